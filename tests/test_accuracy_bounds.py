@@ -27,6 +27,7 @@ from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.gate import Requirement, check_requirements
+from robustatlas.report.numbers.number import Status
 from robustatlas.studies.numbers import number_of
 from robustatlas.training.calibration import calibrate
 from run_files import write
@@ -190,7 +191,7 @@ def test_sizes_alone_are_upper_bounds_on_every_surface(tmp_path: Path) -> None:
     entered("check", tmp_path / "sizes", "--require", "linf@0.3<=50", code=0)
     entered("check", tmp_path / "sizes", "--require", "clean>=1", code=0)
     first = facts_of(sizes).headline
-    assert first is not None and first.unsearched and "upper bound" in first.explained()
+    assert first is not None and first.leading.status is Status.UPPER_BOUND and "not searched" in first.leading.why
     assert "upper bound only" in entered("show", tmp_path / "sizes").line
     old = ra.evaluate(net, data, "linf", run=tmp_path / "old", **options)
     assert "not searched" in entered("check", tmp_path / "sizes", "--against", tmp_path / "old", code=3).line
@@ -205,8 +206,8 @@ def test_sizes_alone_are_upper_bounds_on_every_surface(tmp_path: Path) -> None:
     assert not both.unsearched and both.outcome("linf").accuracy_bounds(0.01).low >= 50
     entered("check", tmp_path / "sizes", "--require", "linf@0.01>=1", code=0)
     with pytest.raises(ra.UserError, match="in common"):
-        Ground.of([sizes, both])
-    row = run_row(sizes, Ground.of([both]).reference)
+        Ground.from_results([sizes, both])
+    row = run_row(sizes, Ground.from_results([both]).reference)
     assert not row.accuracies.attacks and "upper bound" in row.notes
 
 

@@ -21,10 +21,10 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.optimizers.scan import Once
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import facts_of
-from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
-from robustatlas.report.facts.numbers import hypervolume_of
+from robustatlas.report.facts.field import BENCHMARKED, field_places
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.gate.requirements import Requirement, number_of
+from robustatlas.report.numbers.statistics import hypervolume_of
 from robustatlas.results.result import Result
 from robustatlas.threats.base import ThreatModel
 from robustatlas.training.calibration import calibrate
@@ -255,7 +255,7 @@ def test_every_number_goes_by_the_very_strength() -> None:
     for strength, accuracy in enumerate(accuracies, start=1):
         requirement = Requirement.parse(f"corruption-fog@{strength}>=1")
         assert number_of(requirement, result, facts).value == accuracy
-    row = run_row(result, Ground.of([result]).reference)
+    row = run_row(result, Ground.from_results([result]).reference)
     assert row.accuracies.values("corruption-fog").tolist() == accuracies
     assert "median size 1," in repr(result)
 
@@ -270,7 +270,7 @@ def test_unions_take_each_strength_by_itself() -> None:
 
 def test_the_mean_beside_a_field_of_corruptions_is_that_of_all_severities() -> None:
     names = tuple(f"corruption-{name}" for name in BENCHMARKED)
-    (beside,) = [found for found in beside_the_field(made_up(names)) if found.field.attack == "corruptions"]
+    (beside,) = [found for found in field_places(made_up(names)) if found.field.attack == "corruptions"]
     assert beside.accuracy.value == 75.0
 
 

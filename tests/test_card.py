@@ -47,7 +47,7 @@ def test_strengths_are_scaled_by_where_the_reference_is_halved() -> None:
     half = halved_at([0.01, 0.02, 0.04], [70.0, 40.0, 10.0], 90.0)
     assert half == pytest.approx(0.01 + 0.01 * 25 / 30)
     sizes = np.sort(run.minimal_size("linf"))
-    assert facts.attacks[0].halved == sizes[50]  # of 99 that are right, 49 are left from the 51st error on
+    assert facts.attacks[0].median.value == sizes[50]  # of 99 that are right, 49 are left from the 51st error on
     assert linf.share == pytest.approx(sizes[50] / half)
     assert linf.low < linf.tick < linf.high and not linf.beyond  # type: ignore[operator]
     assert l2.beyond and l2.tick is None and l2.halved == np.inf  # the reference holds as far as it was searched
@@ -84,7 +84,7 @@ def test_without_a_reference_the_distance_between_classes_or_the_grid_scales() -
     facts = facts_of(run)
     by_distance = card_of(run, facts, distances={"linf": 0.1, "l2": 2.0})
     assert "distance" in by_distance.axis
-    assert by_distance.strips[0].tick == pytest.approx(facts.attacks[0].halved / 0.1)
+    assert by_distance.strips[0].tick == pytest.approx(facts.attacks[0].median.value / 0.1)
     assert by_distance.strips[0].shades[-1] is None  # beyond the largest strength nothing was searched
     assert "strength" in card_of(run, facts, distances={"linf": 0.1}).axis
 
@@ -115,8 +115,8 @@ def test_its_numbers_are_those_of_every_other_page() -> None:
     facts = facts_of(run, reference=REFERENCE)
     made = card_of(run, facts, REFERENCE)
     assert facts.headline is not None
-    assert (made.clean, made.score) == (facts.clean, facts.headline.accuracy)
-    assert made.score_name == facts.headline.words == "both attacks at once"
+    assert (made.clean, made.score) == (facts.clean, facts.headline.leading)
+    assert made.score_name == facts.headline.brief_name
     words = made.words
     assert "Robustness card of mine on 100 images of made" in words and f"run {run_hash(run)}" in words
     assert "L∞: halved from 0.01" in words and "L2: more than half withstands it" in words
@@ -132,7 +132,7 @@ def test_files(kind: str, tmp_path: Path) -> None:
     if kind == "svg":
         text = content.decode()
         assert "<script" not in text and 'role="img" aria-label="Robustness card of mine' in text
-        assert text.count("both attacks at once") >= 2 and made._repr_svg_() + "\n" == text
+        assert text.count("mean over 2 attacks") >= 2 and made._repr_svg_() + "\n" == text
         assert re.search(r'viewBox="0 0 330 \d', text)  # 3.3 inches, of a hundred units
     elif kind == "png":
         assert imread(path).shape[1] == 990
@@ -162,6 +162,6 @@ def test_the_terminal_without_letters() -> None:
 def test_command(tmp_path: Path) -> None:
     run = write(tmp_path / "run", result())
     assert "Card: " in entered("card", run, "-o", tmp_path / "card.svg").out
-    assert "both attacks at once" in (tmp_path / "card.svg").read_text()
+    assert "mean over 2 attacks" in (tmp_path / "card.svg").read_text()
     said = entered("card", run, "-o", tmp_path / "card.jpg", code=1).line
     assert ".png, .pdf or .svg" in said

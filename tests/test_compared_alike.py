@@ -13,10 +13,10 @@ from robustatlas.metrics.bootstrap import AccuracyStatistics, confidence_interva
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.report.facts import facts_of, what_is_shared
-from robustatlas.report.facts.comparison import distinct_names
+from robustatlas.report.facts import facts_of, shared_of_runs
 from robustatlas.report.facts.rows import About, Ground, run_row
 from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.numbers.shared import distinct_names
 from robustatlas.report.page import build_report
 from robustatlas.report.words import headline, percent
 from robustatlas.results.result import Result
@@ -55,10 +55,10 @@ def test_a_report_of_unlike_runs_sets_beside_each_other_what_they_share(unlike: 
     alike = [result("large", ("linf", "l2"), np.arange(0, 600, 6)), unlike[1]]  # evaluated alike from the start
     for row, run in zip(cells(text), alike, strict=True):
         facts = facts_of(run)
-        assert facts.average is not None and facts.headline is not None
-        for cell, number in ((row[1], facts.headline.accuracy), (row[2], facts.average), (row[4], facts.clean)):
+        assert facts.average is not None
+        for cell, number in ((row[1], facts.average), (row[3], facts.clean)):
             assert cell == percent(number).replace("%", "")
-        assert row[5] == "100"
+        assert row[4] == "100"
     assert "the 100 images of made" in text
     large = headline(facts_of(unlike[0]))
     assert large in text and "3 attacks and their 5 strengths" in large and "of 600 images" in large  # stands apart
@@ -72,7 +72,7 @@ def test_runs_that_share_everything_are_said_once(unlike: list[Result], tmp_path
     other = result("other", ("linf", "l2", "l1"), np.arange(600), scale=0.7)
     text = build_report([unlike[0], other], tmp_path / "report.html").read_text()
     assert "that all of them have" not in text and "on all that it has" not in text
-    assert what_is_shared([unlike[0], other]).whole
+    assert shared_of_runs([unlike[0], other]).is_everything
 
 
 def test_runs_that_share_nothing_stand_apart(unlike: list[Result], tmp_path: Path) -> None:
@@ -94,12 +94,12 @@ def test_crossings_are_of_the_shared_images(tmp_path: Path) -> None:
 
 
 def test_a_board_takes_average_and_union_over_shared_attacks_and_images(unlike: list[Result], tmp_path: Path) -> None:
-    ground = Ground.of(unlike)
+    ground = Ground.from_results(unlike)
     assert ground.index.tolist() == list(range(0, 600, 6))
-    large, small = (run_row(ground.on(run), ground.reference) for run in unlike)
+    large, small = (run_row(ground.restrict(run), ground.reference) for run in unlike)
     alike = result("large", ("linf", "l2"), np.arange(0, 600, 6))
     assert large.samples == small.samples == 100
-    assert large.union == 100 * alike.survivors({"linf": 0.1, "l2": 0.5}).mean()
+    assert large.worst == 100 * alike.survivors({"linf": 0.1, "l2": 0.5}).mean()
     page = build_leaderboard(unlike, tmp_path, None).read_text()
     assert "on the 100 images that all have" in page
     others = [unlike[0], result("far", ("linf", "l2"), np.arange(1, 600, 6))]
@@ -113,7 +113,7 @@ def test_a_union_beside_a_reference_is_over_all_that_it_ranks(unlike: list[Resul
     every = Reference("all", "", AccuracyTable(90, {a: dict.fromkeys(g, 80.0) for a, g in GRID.items()}), tuple(GRID))
     large, small = (run_row(run, every) for run in unlike)
     expected = 100 * unlike[0].survivors({"linf": 0.1, "l2": 0.5, "l1": 2.0}).mean()
-    assert large.union == expected and small.union is None  # it lacks l1
+    assert large.worst == expected and small.worst is None  # it lacks l1
 
 
 # ---- against what --------------------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ def result() -> ra.Result:
 def test_repr_is_a_few_lines(result: ra.Result) -> None:
     assert repr(result).splitlines() == [
         "net [b]<b> on 4 samples of mine (2 classes): 75.0 % clean accuracy",
-        "  linf: median size 0.15, strengths 0.1 to 0.2 (2), 0 passes a sample",
-        "  l2: median size 0.5, strengths 1, 0 passes a sample",
+        "  linf: median size never, strengths 0.1 to 0.2 (2), 0 passes a sample",
+        "  l2: median size 0.6, strengths 1, 0 passes a sample",
     ]
 
 
@@ -151,13 +151,13 @@ def test_one_table_has_the_worst_case_and_the_mean_of_what_is_alike(capsys: pyte
     fog = rows.index(["corruption-fog", "75.0", "75.0", "50.0", "66.7"])
     assert rows[fog - 1] == ["strength", "1", "2", "3", "mean"]
     both = rows.index(["worst", "case", "50.0", "50.0", "25.0", "41.7"])
-    assert rows[both + 1] == ["mean", "75.0", "75.0", "37.5", "62.5"] and both > fog
+    assert ["mean", "75.0", "75.0", "37.5", "62.5"] in rows and both > fog
     assert ["l2", "100.0", "100.0", "0.0", "66.7"] in rows and sum(row[:2] == ["worst", "case"] for row in rows) == 1
 
 
 def test_the_headline_comes_first_and_is_the_one_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     result = ra.Result.from_arrays(np.zeros(4), np.zeros(4), {"linf": [0.01, 0.02, 0.05, 0.2]}, {"linf": [0.01, 0.04]})
-    for asked, leads in (({"linf": 0.04}, "50.0 "), ({"linf": 0.01}, "75.0 ")):
+    for asked, leads in (({"linf": 0.04}, "50.0%"), ({"linf": 0.01}, "75.0%")):
         print_accuracies(result, Console(width=200, highlight=False), first=asked)
         said = capsys.readouterr().out.splitlines()[1]
         assert said.startswith(leads) and said.endswith("(as asked).")

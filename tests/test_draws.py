@@ -22,8 +22,8 @@ from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import OutcomeTable, query
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.report.facts import facts_of
-from robustatlas.report.facts.against import hold_against
-from robustatlas.report.facts.numbers import intervals_against
+from robustatlas.report.numbers.against import hold_against
+from robustatlas.report.numbers.statistics import intervals_against
 from robustatlas.threats.lp import Linf
 
 

@@ -26,7 +26,7 @@ from robustatlas.common.tabular import Grid
 from robustatlas.metrics import RobustnessCurve
 from robustatlas.metrics.figures import plot_curves, plot_panels, plot_scores
 from robustatlas.report.gate.formats import as_junit, as_markdown
-from robustatlas.report.gate.verdict import Check
+from robustatlas.report.gate.verdict import Check, Decision
 from robustatlas.report.pages import breakable
 from robustatlas.report.shapes import Picture, Words, svg_of
 
@@ -118,7 +118,7 @@ def test_pictures_and_verdicts_are_well_formed_xml(name: str) -> None:
     root = ElementTree.fromstring(svg_of(Picture(10, 10, (Words(1, 2, name, 8, "#000000"),), name)))
     assert root.attrib["aria-label"] == seen(name)
     assert [element.text or "" for element in root if element.tag.endswith("text")] == [seen(name)]
-    suite = ElementTree.fromstring(as_junit([Check(name, False, name)], name))
+    suite = ElementTree.fromstring(as_junit([Check(name, Decision.NOT_KEPT, name)], name))
     case = next(iter(suite))
     assert (case.attrib["name"], case[0].attrib["message"]) == (seen(name), seen(name))
     assert suite.attrib["name"].endswith(seen(name))
@@ -126,7 +126,7 @@ def test_pictures_and_verdicts_are_well_formed_xml(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_of_markdown_keep_their_cells(name: str) -> None:
-    text = as_markdown([Check(name, True, name)], name)
+    text = as_markdown([Check(name, Decision.KEPT, name)], name)
     row = text.splitlines()[4]
     assert len(text.splitlines()) == 5
     cells = re.split(r"(?<!\\)(?:\\\\)*\|", row)

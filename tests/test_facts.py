@@ -17,11 +17,13 @@ from robustatlas.evaluation import evaluate
 from robustatlas.metrics.intervals import proportion_interval
 from robustatlas.metrics.references import Reference, available_references, load_reference
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.report.facts import chosen_reference, facts_of, fitting_reference, hold_against, what_is_shared
-from robustatlas.report.facts.comparison import distinct_names
-from robustatlas.report.facts.field import BENCHMARKED, beside_the_field
+from robustatlas.report.facts import choose_reference, facts_of, fitting_reference, hold_against, shared_of_runs
+from robustatlas.report.facts.field import BENCHMARKED, field_places
 from robustatlas.report.facts.rows import run_row
+from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.facts.units import unit_of
+from robustatlas.report.numbers.of_several import numbers_of_several, numbers_on_shared
+from robustatlas.report.numbers.shared import distinct_names
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result, load_result
 from robustatlas.threats.corruption import CORRUPTIONS
@@ -84,7 +86,7 @@ def test_distances_of_the_models_own_features_are_nobody_elses(tmp_path: Path) -
     held = hold_against(result, PUBLISHED, result.records.values())
     assert held.own_threat == ("lpips",) and held.approximate
     facts = facts_of(result, reference=PUBLISHED)
-    assert facts.breaking is not None and facts.breaking.attack == "linf"
+    assert facts.weakest is not None and facts.weakest.attack == "linf"
     assert [attack.own_threat for attack in facts.attacks] == [False, True]
     named = {**own, "distance": {"features": {"backbone": "alexnet_cifar"}}}
     path = run_files.write(tmp_path / "named", made_up(("linf", "lpips")), {"lpips": named})
@@ -132,8 +134,8 @@ def test_the_reference_that_shares_most_is_the_default() -> None:
     assert found is not None and found.name == "uar-cifar10"
     both = fitting_reference([one, made_up(("linf",))])
     assert both is not None and both.name == "multirobustbench-cifar10"
-    assert chosen_reference("none", [one]) is None
-    assert chosen_reference(None, [made_up(("linf",), data="digits")]) is None
+    assert choose_reference("none", [one]) is None
+    assert choose_reference(None, [made_up(("linf",), data="digits")]) is None
 
 
 def test_no_shared_point_is_said_in_a_sentence() -> None:
@@ -155,29 +157,30 @@ def test_units_stand_in_the_catalogue_alone() -> None:
 def test_a_comparison_has_the_intervals_of_the_runs() -> None:
     """Where runs share all they have, the numbers beside each other are those of each alone, interval for interval."""
     runs = [made_up(("linf", "l2"), model=name) for name in ("a", "b")]
-    first = what_is_shared(runs).on(0)
-    held = hold_against(first.table, PUBLISHED)
-    alone, found = facts_of(runs[0], reference=PUBLISHED), first.intervals(held, facts_of(runs[0]).union_at)
+    shared = shared_of_runs(runs)
+    found = numbers_of_several(shared, hold_against(shared.table(0), PUBLISHED)).models[0].numbers
+    alone = facts_of(runs[0], reference=PUBLISHED)
     assert alone.reference is not None
     assert found["clean accuracy"] == alone.clean
     assert found["average accuracy"] == alone.average
-    assert found["union accuracy"] == alone.union
+    assert found["union accuracy"] == alone.worst
     assert {name: found[name] for name in alone.reference.numbers} == alone.reference.numbers
     assert found["average linf"] == alone.attacks[0].average
 
 
 def test_compared_runs_that_are_read_again_say_the_same(tmp_path: Path) -> None:
     paths = [run_files.write(tmp_path / name, made_up(("linf", "l2"))) for name in "abcd"]
-    once, kept = what_is_shared(Results(paths)), what_is_shared(Results(paths, kept=4))
+    once, kept = shared_of_runs(Results(paths)), shared_of_runs(Results(paths, kept=4))
     for run in range(len(paths)):
-        assert once.on(run).intervals() == kept.on(run).intervals()
+        ours, theirs = (numbers_on_shared(each, run, None, {}, {}).numbers for each in (once, kept))
+        assert ours == theirs
     assert kept.results[0] is kept.results[0] and once.names == kept.names
 
 
 def test_a_rejected_clean_input_is_no_error_in_a_comparison() -> None:
     result = made_up(("linf",))
     rejects = replace(result, clean_prediction=result.labels + 1, clean_rejected=np.ones(20, np.bool_))
-    assert what_is_shared([rejects, result]).table(0).clean_accuracy == 100.0
+    assert shared_of_runs([rejects, result]).table(0).clean_accuracy == 100.0
 
 
 def test_equal_names_are_told_apart_in_one_way(tmp_path: Path) -> None:
@@ -190,13 +193,13 @@ def test_a_run_beside_the_field() -> None:
     sizes = {"linf": np.linspace(0, 0.1, 200), "l2": np.linspace(0, 2, 200)}
     grid = {"linf": [0.02, 0.05], "l2": [0.25, 0.4]}
     run = Result.from_arrays(np.zeros(200), np.zeros(200), sizes, grid, data="cifar10")
-    (beside,) = beside_the_field(run)  # l2 ends below 0.5
+    (beside,) = field_places(run)  # l2 ends below 0.5
     alive, certain = (int((sizes["linf"] > size).sum()) for size in (8 / 255, 0.05))
     assert beside.field.name == "robustbench-cifar10-linf" and beside.attacks == ("linf",)
     assert beside.accuracy.value == pytest.approx(100 * certain / 200) and not beside.searched
     assert beside.accuracy.high == proportion_interval(alive, 200, 0.95).high > 100 * alive / 200
     searched = Result.from_arrays(np.zeros(200), np.zeros(200), sizes, grid | {"linf": [8 / 255]}, data="cifar10")
-    assert beside_the_field(searched)[0].accuracy == proportion_interval(alive, 200, 0.95)
+    assert field_places(searched)[0].accuracy == proportion_interval(alive, 200, 0.95)
     entries = beside.field.entries
     assert beside.rank == 1 + sum(entry.accuracy > beside.accuracy.value for entry in entries)
     assert beside.best <= beside.rank <= beside.worst <= beside.of == 100
@@ -204,15 +207,15 @@ def test_a_run_beside_the_field() -> None:
     assert [one.words.partition(":")[0] for one in beside.elsewhere] == ["L∞ 4/255"]
     names = [entry.name for entry in beside.neighbours]
     assert names[0] == entries[0].name and len(names) <= 5
-    assert facts_of(run).to_dict()["field"]["robustbench-cifar10-linf"]["place"]["of"] == 100
-    assert beside_the_field(Result.from_arrays([0], [0], {"linf": [1.0]}, {"linf": [1.0]}, data="digits")) == ()
+    assert run_as_json(facts_of(run))["field"]["robustbench-cifar10-linf"]["place"]["of"] == 100
+    assert field_places(Result.from_arrays([0], [0], {"linf": [1.0]}, {"linf": [1.0]}, data="digits")) == ()
 
 
 def test_attacks_on_the_same_sets_count_together(tmp_path: Path) -> None:
     sizes = {"linf": [0.05, 0.01, 0.05, 0.05], "square-linf": [0.01, 0.05, 0.05, 0.05], "jpeg-linf": [0.001] * 4}
     run = Result.from_arrays([0] * 4, [0] * 4, sizes, {name: [0.04] for name in sizes}, data="cifar10")
     kinds = {"linf": {"kind": "Linf"}, "square-linf": {"kind": "Linf"}, "jpeg-linf": {"kind": "Jpeg"}}
-    (beside,) = beside_the_field(load_result(run_files.write(tmp_path / "run", run, kinds)))
+    (beside,) = field_places(load_result(run_files.write(tmp_path / "run", run, kinds)))
     assert beside.attacks == ("linf", "square-linf") and beside.accuracy.value == 50.0
     assert "under L∞ and square-linf at once" in beside.sentence
 
@@ -221,7 +224,7 @@ def test_a_run_of_all_corruptions_beside_the_field() -> None:
     attacks = [f"corruption-{name}" for name in BENCHMARKED]
     grid = {name: [1.0, 2.0, 3.0, 4.0, 5.0] for name in attacks}
     sizes = dict.fromkeys(attacks, np.where(np.arange(50) < 20, 3.0, np.inf))
-    (beside,) = beside_the_field(Result.from_arrays(np.zeros(50), np.zeros(50), sizes, grid, data="cifar10"))
+    (beside,) = field_places(Result.from_arrays(np.zeros(50), np.zeros(50), sizes, grid, data="cifar10"))
     assert beside.accuracy.value == pytest.approx((2 * 100 + 3 * 60) / 5)
     assert "common corruptions" in beside.sentence
 

@@ -1,5 +1,6 @@
 """``robustatlas check``: bounds, comparisons with an earlier version, and the forms that pipelines read."""
 
+import html
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,7 +13,16 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.metrics import proportion_interval
 from robustatlas.report.facts import facts_of
-from robustatlas.report.gate import FORMATS, Check, Requirement, check_against, check_requirements
+from robustatlas.report.gate import (
+    FORMATS,
+    Check,
+    Decision,
+    Requirement,
+    check_against,
+    check_requirements,
+    overall_sentence,
+)
+from robustatlas.report.page import build_report
 
 STRENGTHS = {"linf": [0.1, 0.2, 0.3]}
 
@@ -61,6 +71,25 @@ def test_the_whole_interval_has_to_keep_a_bound_unless_values_are_judged(
     assert verdict(text, net, judged="value").passed == by_value
 
 
+@pytest.mark.parametrize(
+    ("text", "decision"),
+    [
+        ("clean>=80", Decision.KEPT),
+        ("clean>=90", Decision.NOT_DECIDED),  # the bound lies within the interval
+        ("clean>=99", Decision.NOT_KEPT),
+        ("linf@0.12>=82", Decision.NOT_DECIDED),  # nobody searched there
+        ("linf@0.4>=99", Decision.NOT_KEPT),  # the sizes found rule it out
+    ],
+)
+def test_a_bound_within_the_interval_is_not_decided(text: str, decision: Decision, tmp_path: Path) -> None:
+    net = result(SIZES)
+    check = verdict(text, net)
+    assert check.decision is decision
+    page = build_report([net], tmp_path / "page.html", requirements=[Requirement.parse(text)])
+    said = html.unescape(page.read_text(encoding="utf-8"))
+    assert check.sentence in said and overall_sentence([check]) in said, "the page says what check says"
+
+
 def test_the_interval_is_the_exact_one() -> None:
     low = proportion_interval(60, 100, 0.95).low
     assert verdict(f"linf@0.2>={low - 1e-6}", result(SIZES)).passed
@@ -97,19 +126,22 @@ def test_a_drop_counts_where_the_exact_paired_test_tells_it_from_chance() -> Non
 
 
 def test_forms_say_the_same() -> None:
-    checks = [Check("clean>=90", True, "clean is 95."), Check("a|b>=<c>", False, "a & b\nis 3 | 4.")]
+    checks = [
+        Check("clean>=90", Decision.KEPT, "clean is 95."),
+        Check("a|b>=<c>", Decision.NOT_KEPT, "a & b\nis 3 | 4."),
+    ]
     suite = ElementTree.fromstring(FORMATS["junit"](checks, "runs/x"))
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert [case.get("name") for case in suite if case.find("failure") is not None] == ["a|b>=<c>"]
     rows = FORMATS["markdown"](checks, "runs/x").splitlines()
-    assert rows[0] == "## robustatlas check runs/x: 1 check failed"
+    assert rows[0] == "## robustatlas check runs/x: No go: 1 of 2 checks is not kept."
     assert rows[-1].count("|") - rows[-1].count("\\|") == 4
 
 
 def test_the_exit_code_is_the_verdict(copied_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(copied_run.parent)
     line = "check run --require clean>=1 --junit j.xml --markdown m.md"
-    assert "All checks passed." in entered(*line.split()).out
+    assert "Go: the check is kept." in entered(*line.split()).out
     failed = entered(*["check", "run", "--require", "clean>=100.1", "--markdown", "m.md"], code=3)
     assert "clean>=100.1" in failed.out
     assert Path("m.md").read_text().count("## robustatlas check run") == 2

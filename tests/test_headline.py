@@ -12,9 +12,9 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics.intervals import proportion_interval
 from robustatlas.report.card import card
 from robustatlas.report.facts import facts_of
-from robustatlas.report.facts.headline import headline_of
 from robustatlas.report.in_latex import run_in_latex
-from robustatlas.report.page import build_report
+from robustatlas.report.numbers.definitions import worst_case_points
+from robustatlas.report.numbers.headline import choose_headline
 from robustatlas.report.words import percent
 from robustatlas.results.result import Result
 from run_files import write
@@ -28,56 +28,29 @@ GRID |= {"mine": [0.2]}
 def result(
     data: str = "cifar10", attacks: tuple[str, ...] = ("linf", "l2"), grid: Mapping[str, Sequence[float]] = GRID
 ) -> Result:
-    sizes = {name: SIZES[name] for name in attacks}
-    wrong = np.any([size == 0 for size in sizes.values()], axis=0)
+    wrong = np.any([SIZES[name] == 0 for name in attacks], axis=0)
+    sizes = {name: np.where(wrong, 0.0, SIZES[name]) for name in attacks}
     return Result.from_arrays(
         np.zeros(100), wrong.astype(int), sizes, {name: grid[name] for name in attacks}, model="mine", data=data
     )
 
 
 @pytest.mark.parametrize(
-    ("data", "attacks", "words", "why"),
+    ("grid", "at"),
     [
-        ("cifar10", ("linf", "l2"), "L∞ at 8/255", "the usual strength for cifar10: RobustBench"),
-        ("CIFAR-10 test", ("l2",), "L2 at 0.5", "the usual strength for CIFAR-10 test: RobustBench"),
-        ("imagenet", ("linf", "l2"), "L∞ at 4/255", "the usual strength for imagenet: RobustBench"),
-        ("cifar100", ("l2",), "L2 at 0.5", "its usual strength"),
-        ("mnist", ("linf", "l2"), "both attacks at once", "each at its usual strength"),
-        ("fashion-mnist", ("linf",), "L∞ at 8/255", "its usual strength"),
-        ("photos", ("stadv",), "StAdv at 0.05", "the middle of its strengths"),
-        ("photos", ("fog",), "Fog at 2", "the middle of its strengths"),
-        ("photos", ("mine", "l2"), "both attacks at once", "each at its usual strength or the last of its strengths"),
+        ({"linf": [0.01, 0.035, 0.05]}, {"linf": 0.035}),  # the next one from 8/255 on
+        ({"linf": [0.01, 0.02], "l2": [0.25, 0.75]}, {"linf": 0.02, "l2": 0.75}),
+        ({"linf": [1 / 255, 2 / 255], "fog": [1.0, 2.0]}, {"linf": 2 / 255, "fog": 2.0}),
+        ({"stadv": [0.01, 0.02, 0.03, 0.04, 0.05]}, {"stadv": 0.03}),
     ],
 )
-def test_where_the_field_measures(data: str, attacks: tuple[str, ...], words: str, why: str) -> None:
-    run = result(data, attacks)
-    first = headline_of(run)
-    assert first is not None and first.words == words and first.why.startswith(why)
-    standing = ~np.any([SIZES[name] <= most for name, most in first.at.items()], axis=0) & run.clean
-    assert first.accuracy == proportion_interval(int(standing.sum()), 100, 0.95)
-
-
-@pytest.mark.parametrize(
-    ("data", "grid", "at"),
-    [
-        ("cifar10", {"linf": [0.01, 0.035, 0.05]}, {"linf": 0.035}),  # the next one from 8/255 on
-        ("cifar10", {"linf": [0.01, 0.02], "l2": [0.25, 0.75]}, {"l2": 0.75}),
-        ("photos", {"linf": [1 / 255, 2 / 255], "fog": [1.0, 2.0]}, {"linf": 2 / 255, "fog": 2.0}),
-        ("photos", {"linf": [2 / 255], "fog": [30.0]}, {"linf": 2 / 255, "fog": 30.0}),
-        ("photos", {"stadv": [0.01, 0.02, 0.03, 0.04, 0.05]}, {"stadv": 0.03}),
-    ],
-)
-def test_headlines_and_unions_stand_where_was_searched(
-    data: str, grid: dict[str, list[float]], at: dict[str, float]
-) -> None:
-    run = result(data, tuple(grid), grid)
-    facts = facts_of(run)
-    assert facts.headline is not None and dict(facts.headline.at) == at
-    assert all(strength in grid[attack] for attack, strength in facts.union_at.items())
-    if len(at) == len(grid):
-        assert dict(facts.union_at) == at
-        standing = run.clean & ~np.any([SIZES[name] <= most for name, most in at.items()], axis=0)
-        assert facts.headline.accuracy.value == standing.sum()
+def test_a_worst_case_stands_where_was_searched(grid: dict[str, list[float]], at: dict[str, float]) -> None:
+    run = result("photos", tuple(grid), grid)
+    assert worst_case_points(run) == at
+    worst = facts_of(run).worst
+    standing = run.clean & ~np.any([SIZES[name] <= most for name, most in at.items()], axis=0)
+    assert (worst is None) == (len(at) == 1)
+    assert worst is None or (worst.points == at and worst.value == standing.sum())
 
 
 def test_what_is_asked_for_leads_every_surface(tmp_path: Path) -> None:
@@ -92,9 +65,7 @@ def test_what_is_asked_for_leads_every_surface(tmp_path: Path) -> None:
     assert f"{said} of 100 images" in printed and "L∞ at 8/255" in printed
     assert f'<p class="headline">{said} of 100 images' in (tmp_path / "report.html").read_text(encoding="utf-8")
     found = json.loads(entered("show", run, *asked, "--json").out)["headline"]
-    assert found["at"] == {"linf": 8 / 255} and found["accuracy"]["value"] == standing
-    build_report([result("digits"), result("digits")], tmp_path / "two.html")
-    assert "Both attacks at once, %" in (tmp_path / "two.html").read_text(encoding="utf-8")
+    assert found["numbers"][0]["strengths"] == [8 / 255] and found["accuracy"]["value"] == standing
 
 
 @pytest.mark.parametrize(
@@ -108,16 +79,16 @@ def test_what_is_asked_for_leads_every_surface(tmp_path: Path) -> None:
 )
 def test_what_cannot_lead_is_refused(asked: dict[str, float], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        headline_of(result(), asked)
+        choose_headline([result()], asked)
 
 
 def test_latex_has_the_headline_and_a_suite_in_one_table() -> None:
-    assert "$L_\\infty$ & 8/255 & 61.0 [50.7, 70.6] \\\\" in run_in_latex(facts_of(result()))
+    assert "$L_\\infty$ & 8/255 & 60.0 (49.7 to 69.7) \\\\" in run_in_latex(facts_of(result()))
     names = [f"corruption-{name}" for name in ("fog", "snow", "frost", "contrast", "pixelate", "spatter", "glass-blur")]
     sizes = {name: np.where(np.arange(10) <= place, 2.0, np.inf) for place, name in enumerate(names)}
     run = Result.from_arrays(np.zeros(10), np.zeros(10), sizes, {name: [1, 2, 3, 4, 5] for name in names})
     table = run_in_latex(facts_of(run)).splitlines()
     assert table[2] == r"\begin{tabular}{lrrrrrr}" and table[6] == r"Strength & 1 & 2 & 3 & 4 & 5 & mean \\"
-    assert table[8].startswith("Fog corruption & 100.0 & 90.0 & 90.0 & 90.0 & 90.0 & 92.0 [")
+    assert table[8].startswith("Fog corruption & 100.0 & 90.0 & 90.0 & 90.0 & 90.0 & 92.0 (")
     assert table[15] == r"mean & 100.0 & 60.0 & 60.0 & 60.0 & 60.0 & 68.0 \\"
-    assert table[18].startswith("worst case &  &  &  &  &  & 30.0 [")
+    assert table[18].startswith("worst case &  &  &  &  &  & 30.0 (")

@@ -14,7 +14,7 @@ from robustatlas.attacks.suites import attacks_of
 from robustatlas.metrics import adversarial_hypervolume, normalised_cross_entropy
 from robustatlas.models.classifier.rejection import logits_of_confidence
 from robustatlas.optimizers.apgd import APGD
-from robustatlas.report.facts.numbers import hypervolume_of
+from robustatlas.report.numbers.statistics import hypervolume_of
 
 QUIET: dict[str, Any] = {"progress": False, "diagnose": False}
 

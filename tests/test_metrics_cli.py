@@ -19,7 +19,7 @@ from command_line import entered
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
-from robustatlas.cli.show import chosen_facts, print_facts
+from robustatlas.cli.show import load_facts, print_facts
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import rough
 from robustatlas.metrics import (
@@ -40,7 +40,7 @@ def printed(
     result: Result, explain: bool = False, trained_on: dict[str, float] | None = None, width: int = 80, **options: Any
 ) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
-    print_facts(chosen_facts(result, trained_on=trained_on, **options), console, explain=explain, trained_on=trained_on)
+    print_facts(load_facts(result, trained_on=trained_on, **options), console, explain=explain, trained_on=trained_on)
     return console.export_text()
 
 
@@ -51,7 +51,7 @@ def test_show_prints_every_metric_and_explains_each(runs):
         assert name in text
     reference = load_reference("multirobustbench-cifar10")
     ratio = competitiveness_ratio(result.accuracies(), reference, attacks=["linf", "l2"])
-    assert f"{ratio:.1f} [" in text
+    assert f"{ratio:.1f} (" in text or f" {ratio:.1f} " in text
     assert "on 40 of its 180 ranked" in " ".join(text.split())
     assert "What the numbers mean" in text and "Kang et al. 2019" in text
     assert "What the numbers mean" not in printed(result)
@@ -127,8 +127,8 @@ def test_union_at_chosen_strengths(runs):
     result = load_result(runs[0])
     text = printed(result, union={"linf": 0.03, "l2": 0.5})
     alive = 100 * np.mean((result.minimal_strength("linf") > 0.03) & (result.minimal_strength("l2") > 0.5))
-    assert f"union accuracy {alive:.1f} [" in " ".join(text.split())
-    assert "linf@0.03, l2@0.5" in text
+    assert f"union accuracy {alive:.1f} (" in " ".join(text.split())
+    assert "L∞ at 0.03 and L2 at 0.5" in " ".join(text.split())
     assert parse_strength_of(["linf=8/255, l2=0.5"], "--union") == {"linf": 8 / 255, "l2": 0.5}
     for wrong in ("linf", "linf=x", "linf=1/0", "linf=-1", "linf=1,linf=2", "=1", "", "linf=nan"):
         with pytest.raises(UserError, match="--union"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from robustatlas.report.facts.plain import plain_run
 
 import robustatlas as ra
 from robustatlas.common.errors import UserError
@@ -9,11 +10,10 @@ from robustatlas.metrics import AccuracyTable, ua2
 from robustatlas.metrics.references import published_ua2
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, in_sound_units
 from robustatlas.metrics.ua2 import level_positions
-from robustatlas.report.facts.numbers import own
-from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.facts.run import facts_of
 from robustatlas.report.gate.requirements import Requirement, number_of
+from robustatlas.report.numbers.statistics import own
 
 PUBLISHED = {
     "jpeg": 38.57, "elastic": 10.78, "wood": 19.16, "glitch": 8.86, "kaleidoscope": 0.20, "pixel": 6.35,
@@ -73,7 +73,7 @@ def test_where_it_stands() -> None:
     value = facts.own["UA2 medium"].value
     assert plain_run(facts)["UA2 medium"]["value"] == pytest.approx(value)
     assert facts.own.keys() >= {"UA2 low", "UA2 medium", "UA worst high"}
-    assert run_row(result(), Ground.of([result()]).reference).own["UA2 medium"] == pytest.approx(value)
+    assert run_row(result(), Ground.from_results([result()]).reference).own["UA2 medium"] == pytest.approx(value)
     assert number_of(Requirement.parse("ua2-medium>=10"), result(), facts).value == pytest.approx(value)
     for given, meant in (("ua2-medium>=0.1", "ua2-medium>=10"), ("ua-worst-high<=0.25", "ua-worst-high<=25")):
         with pytest.raises(UserError, match=f"is in percent; for .* give {meant}"):

@@ -16,7 +16,7 @@ from robustatlas.common.errors import RobustnessWarning, UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AttackRecord, merge, query
 from robustatlas.outcomes.merge import join_best_known
-from robustatlas.report.facts import hold_against, what_is_shared
+from robustatlas.report.facts import hold_against, shared_of_runs
 from robustatlas.report.gate import check_against
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
@@ -79,7 +79,7 @@ def test_how_an_attack_searches_does_not_change_its_threat_model():
 
 
 def test_an_attack_with_another_threat_model_is_left_out_and_says_how_it_differs(other_threat: list[Path]) -> None:
-    shared = what_is_shared([load_result(path) for path in other_threat])
+    shared = shared_of_runs([load_result(path) for path in other_threat])
     assert set(shared.grid) == {"linf"} and set(shared.unlike) == {"zoom"}
     assert "of one" in shared.unlike["zoom"] and "of two" in shared.unlike["zoom"]
 
@@ -286,7 +286,7 @@ def test_best_known_joins_attacks_by_their_threat_model(tmp_path: Path) -> None:
         grid = [0.1, 0.2, 0.3, 0.4] if attack != "l2" else [1.0]
         made = Result.from_arrays(labels, labels, {attack: size}, {attack: grid}, model="net", data="made")
         paths.append(run_files.write(tmp_path / attack, made, threats, images_sha256="a" * 64, labels_sha256="b" * 64))
-    best = Result.of_run(join_best_known(paths, tmp_path / "best"))
+    best = Result.from_run(join_best_known(paths, tmp_path / "best"))
     for attack in ("linf", "mine"):
         assert best.minimal_size(attack).tolist() == [0.1, 0.2, 0.3, 0.4]
     assert best.minimal_size("l2").tolist() == [1.0] * 4

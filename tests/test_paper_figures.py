@@ -8,8 +8,8 @@ from robustatlas.metrics import (
     RobustnessCurve,
     adversarial_hypervolume,
     change_of_slope,
+    convergence_rate,
     hypervolume_at_levels,
-    hypervolume_limit,
 )
 from robustatlas.metrics.figures import (
     plot_convergence,
@@ -18,6 +18,7 @@ from robustatlas.metrics.figures import (
     plot_frontiers,
     plot_panels,
     plot_scores,
+    plot_trained_strengths,
 )
 
 
@@ -43,15 +44,17 @@ def test_a_straight_curve_has_no_change_of_slope() -> None:
 
 
 def test_the_hypervolume_converges_to_its_integral() -> None:
-    """Of margins that fall linearly from 1 the right sums are 1/2 - 1/(2 L)."""
+    """Of margins that fall linearly from 1 the right sums are 1/2 - 1/(2 N), so that the error is 1/(2 N)."""
     margins = [[1 - (k + 1) / 12 for k in range(12)]]
     by_levels = hypervolume_at_levels(margins, [1.0])
-    limit, slope = hypervolume_limit(by_levels)
-    assert (limit, slope) == pytest.approx((0.5, 0.5))
-    axes = plot_convergence(by_levels, limit, slope)
-    assert axes.lines[0].get_xdata().tolist() == [1, 2, 3, 4, 6, 12]
+    rate = convergence_rate({**by_levels, 10**9: 0.5})
+    assert (rate.factor, rate.slope) == pytest.approx((0.5, -1.0))
+    axes = plot_convergence(by_levels)
+    assert list(axes.lines[0].get_xdata()) == [1, 2, 3, 4, 6]
+    assert list(axes.lines[0].get_ydata()) == pytest.approx([1 / (2 * n) - 1 / 24 for n in (1, 2, 3, 4, 6)])
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     with pytest.raises(UserError, match="two numbers of levels"):
-        hypervolume_limit({1: 0.5})
+        convergence_rate({1: 0.5})
 
 
 def test_the_area_under_a_frontier_is_the_hypervolume() -> None:
@@ -84,6 +87,23 @@ def test_heat_maps_leave_what_is_missing_empty() -> None:
     assert [label.get_text() for label in axes.get_xticklabels()] == ["L∞", "L2"]
     with pytest.raises(UserError, match="no scores"):
         plot_scores({"a": {}})
+
+
+def test_matrices_over_trained_strengths_have_a_column_for_each_attacked_one() -> None:
+    axes = plot_trained_strengths({"trained at 0.1": {0.1: 80.0}, "trained at 0.2": {0.2: 60.0, 0.1: 75.0}}, "linf")
+    assert [(text.get_text(), text.get_position()) for text in axes.texts] == [
+        ("80", (0, 0)),
+        ("75", (0, 1)),
+        ("60", (1, 1)),
+    ]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.1", "0.2"]
+    with pytest.raises(UserError, match="no accuracies"):
+        plot_trained_strengths({"a": {}}, "linf")
+
+
+def test_thresholds_are_marked_where_the_axis_has_them() -> None:
+    axes = plot_curves(RobustnessCurve([0.1, 0.3]), up_to=0.4, confidence=None, thresholds=(0.2, 0.5))
+    assert [line.get_xdata() for line in axes.lines if line.get_linestyle() == "--"] == [[0.2, 0.2]]
 
 
 @pytest.mark.parametrize(("attack", "written", "at"), [("linf", "8/255", 8 / 255), ("l2", "0.5", 0.5)])

@@ -9,7 +9,7 @@ from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable, Run, merge
-from robustatlas.report.facts.rows import about_of, read_card
+from robustatlas.report.facts.rows import model_facts, read_card
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.report.page import build_report
 from robustatlas.results.result import Result, load_result
@@ -59,6 +59,6 @@ def test_what_no_card_holds_is_refused(run: Path, tmp_path: Path) -> None:
         read_card(tmp_path / "card.json")
     load_result(run).describe({"trained_on": {"linf": -1}})
     with pytest.raises(UserError, match=r"trained_on\.linf of the card of mine"):
-        about_of(load_result(run), {})
+        model_facts(load_result(run), {})
     with pytest.raises(UserError, match="of no run"):
         Result.from_arrays([0], [0], {"linf": [1.0]}, {"linf": [1.0]}).describe({"title": "x"})

@@ -16,7 +16,7 @@ from command_line import entered
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import size, text_as_typed
 from robustatlas.data import load_dataset
-from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, share_statistic
+from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
 from robustatlas.metrics.competitiveness import competitiveness_ratio
 from robustatlas.metrics.differences import paired_differences
 from robustatlas.metrics.intervals import accuracy_interval
@@ -26,10 +26,13 @@ from robustatlas.metrics.uar import mean_uar
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report import words
-from robustatlas.report.facts import facts_of, fitting_reference, standings_of, what_is_shared
-from robustatlas.report.facts.comparison import shared_if_any
+from robustatlas.report.facts import facts_of, fitting_reference, shared_of_runs
+from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.gallery import examples, picture
 from robustatlas.report.labels import Tick, placed, without_collisions
+from robustatlas.report.numbers.of_several import numbers_of_several
+from robustatlas.report.numbers.shared import shared_if_any
+from robustatlas.report.numbers.standings import standings_of
 from robustatlas.report.page import build_report
 from robustatlas.report.words import summary, trust_together, verdict
 from robustatlas.results.result import Result, load_result
@@ -58,7 +61,7 @@ def result(attacks: tuple[str, ...] = ("linf", "l2"), samples: int = 60, seed: i
 
 
 def with_warnings(run: Result, *warnings: str) -> Result:
-    return Result.of_run(record_run(None, run, warnings=warnings))
+    return Result.from_run(record_run(None, run, warnings=warnings))
 
 
 def test_accuracies_and_their_intervals() -> None:
@@ -166,7 +169,7 @@ def test_the_page_is_self_contained_and_escaped(tmp_path: Path) -> None:
 def test_every_number_on_the_page_is_one_of_show(tmp_path: Path) -> None:
     """The sentences, every cell and the card say what ``show --json`` says."""
     run = result(samples=200)
-    told = facts_of(run, "mine", SMALL).to_dict()
+    told = run_as_json(facts_of(run, "mine", SMALL))
     text = build_report([run], tmp_path / "report.html", SMALL).read_text()
 
     def said(number: dict[str, float]) -> str:
@@ -209,8 +212,8 @@ def test_one_image_is_no_certainty() -> None:
         grid = {"linf": [0.01, 0.02], "l2": [0.5, 1.0]}
         run = Result.from_arrays(np.zeros(samples, int), np.zeros(samples, int), sizes, grid)
         found = facts_of(run, "mine", SMALL)
-        assert found.reference is not None and found.average is not None and found.union is not None
-        numbers = [found.clean, found.average, found.union, *found.reference.numbers.values()]
+        assert found.reference is not None and found.average is not None and found.worst is not None
+        numbers = [found.clean, found.average, found.worst, *found.reference.numbers.values()]
         numbers += [cell for attack in found.attacks for cell in (attack.accuracy or ())]
         assert all(number.low < number.high for number in numbers)
         assert all(number.low <= number.value <= number.high for number in numbers)
@@ -223,19 +226,19 @@ def test_findings_say_where_it_breaks_and_where_it_stands() -> None:
     sizes = {attack: np.linspace(0, 0.5, 80) * strengths[-1] for attack, strengths in grid.items()}
     sizes["linf"] = np.linspace(0, 0.05, 80)
     facts = facts_of(Result.from_arrays(np.zeros(80), np.zeros(80), sizes, grid, data="cifar10"), "mine", published)
-    breaks, rank, union = words.findings(facts, {"linf": 0.25})
+    breaks, rank, worst = words.findings(facts, {"linf": 0.25})
     assert breaks[0] == "Where it breaks"
     place = facts.reference and facts.reference.place
     assert place is not None and place.best <= place.rank <= place.worst <= place.of == 21
     assert rank[1] == f"about {words.ordinal(place.rank)} of 21" and "CR ind-avg" in rank[2]
     assert "under StAdv, ReColor and 4 more." in rank[2]
-    assert union[0] == "Worst case over attacks" and "L∞ 0.035, L2 0.5, " in union[2]
+    assert worst[0] == words.WITHOUT  # as linf alone decides the worst case
 
 
 def test_the_breaking_point_is_given_in_levels_and_in_distances() -> None:
     run = Result.from_arrays(np.zeros(9), np.zeros(9), {"linf": np.linspace(0.02, 0.04, 9)}, {"linf": [0.01, 0.05]})
     about, number, sentence = words.findings(facts_of(run), {"linf": 0.25})[0]
-    assert (about, number) == ("Where it breaks", "L∞ 0.03 = 7.6/255")
+    assert (about, number) == ("Where it breaks", "L∞ 0.03")
     assert "12%" in sentence
 
 
@@ -260,18 +263,19 @@ def test_a_lead_needs_more_than_chance() -> None:
     generator = np.random.default_rng(5)
     sizes = generator.uniform(0.05, 1, 400)
     runs, names = by_sizes(weak=0.5 * sizes, strong=sizes, twin=sizes * generator.choice([0.97, 1.03], 400))
-    found = standings_of(what_is_shared(runs, names), {"linf": 0.5})
+    found = standings_of(numbers_of_several(shared_of_runs(runs, names), headline={"linf": 0.5}))
     assert found.together is None
-    assert found.attacks[0].leaders == (1, 2)
-    assert found.clean.leaders == (0, 1, 2)
-    assert ["strong and twin" in sentence for sentence in verdict(found)] == [True, True, False]
-    alone = standings_of(what_is_shared(runs[:2], names[:2]))
-    assert "10 strengths, strong is" in verdict(alone)[1]
+    assert found.attacks[0].ahead == ((1, 0), (2, 0)) and found.attacks[0].leaders == ()
+    assert not found.clean.is_told_apart and found.robust_leader is None
+    both = "strong is ahead of weak and twin is ahead of weak"
+    assert [both in sentence for sentence in verdict(found)] == [True, True, False]
+    alone = standings_of(numbers_of_several(shared_of_runs(runs[:2], names[:2])))
+    assert "strong is the more robust" in verdict(alone)[0] and alone.robust_leader == 1
 
 
 def test_a_comparison_takes_what_all_runs_share() -> None:
     first, second = result(samples=60), result(("l2", "fog"), samples=60, model="other")
-    found = standings_of(what_is_shared([first, second], ["mine", "other"]))
+    found = standings_of(numbers_of_several(shared_of_runs([first, second], ["mine", "other"])))
     assert [contest.attack for contest in found.attacks] == ["l2"]
     expected = first.outcome("l2").accuracies().mean()
     assert found.attacks[0].values[0].value == pytest.approx(expected)
@@ -292,19 +296,17 @@ def test_several_attacks_are_also_taken_together() -> None:
     sizes = [{attack: generator.exponential(scale, 300) for attack in grid} for scale in (0.3, 0.6, 1.2)]
     runs = [Result.from_arrays(labels, labels, of_run, grid) for of_run in sizes]
     at = {"linf": 0.2, "l2": 1.0}
-    found = standings_of(what_is_shared(runs, ["a", "b", "c"]), at)
+    found = standings_of(numbers_of_several(shared_of_runs(runs, ["a", "b", "c"]), headline=at))
     assert found.together is not None
     cells = [np.concatenate([run.outcome(a).accuracies() for a in grid]).mean() for run in runs]
     assert [interval.value for interval in found.together.values] == pytest.approx(cells)
-    assert found.headline is not None and found.leading is found.headline
-    gap = found.headline.values[2].value - found.headline.values[1].value
-    held = [run.survivors(at) for run in runs]
-    assert gap == pytest.approx(100 * (held[2].mean() - held[1].mean()))
-    doubt = doubt_of(*({"": share_statistic(one)} for one in (held[2], held[1])))
-    mean_doubt = doubt_of(*({"": AccuracyStatistics(run).average()} for run in (runs[2], runs[1])))
-    expected = (found.headline.values[2], gap, doubt), (found.together.values[2], cells[2] - cells[1], mean_doubt)
-    for sentence, (value, difference, interval) in zip(verdict(found), expected, strict=False):
-        assert words.percent(value) in sentence and f"{difference:.1f} points more than b ({interval}" in sentence
+    assert [contest.label for contest in found.headlines] == ["L∞ at 0.2", "L2 at 1"] and found.robust_leader == 2
+    held = [100 * run.survivors({"linf": 0.2}).mean() for run in runs]
+    assert [number.value for number in found.headlines[0].values] == pytest.approx(held)
+    doubt = doubt_of(*({"": AccuracyStatistics(run).average()} for run in (runs[2], runs[1])))
+    first, second, *_ = verdict(found)
+    assert all(words.percent(contest.values[2]) in first for contest in found.headlines)
+    assert f"{cells[2] - cells[1]:.1f} points more than b ({doubt}" in second
 
 
 def test_what_holds_for_all_models_is_said_once(tmp_path: Path) -> None:

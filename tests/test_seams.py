@@ -14,6 +14,7 @@ import run_files
 from robustatlas.metrics import AccuracyStatistics, RobustnessCurve, confidence_intervals, union_accuracy
 from robustatlas.outcomes import query
 from robustatlas.report.facts import facts_of
+from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.page import build_report
 from robustatlas.results.result import Result, load_result
 
@@ -79,7 +80,7 @@ def check_seams(result: Result, folder: Path) -> None:
     statistics = AccuracyStatistics(result)
     wanted = {(a, k): statistics.accuracy(a, k) for a in result.attacks for k in range(len(result.strengths(a)))}
     points = confidence_intervals({str(key): statistic for key, statistic in wanted.items()}, replicates=3)
-    facts = facts_of(result).to_dict()
+    facts = run_as_json(facts_of(result))
     page = build_report([result], folder / "report.html").read_text(encoding="utf-8")
     data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
     assert load_result(written).accuracies() == table
@@ -130,16 +131,21 @@ def test_a_size_above_its_strength_by_rounding_is_broken_there_everywhere(tmp_pa
 def test_one_interval_for_each_number(confidence: float, tmp_path: Path) -> None:
     """A single proportion has its exact interval wherever it stands; a mean over one strength is one."""
     from robustatlas.metrics import accuracy_interval
-    from robustatlas.report.facts import standings_of, what_is_shared
+    from robustatlas.report.numbers.of_several import numbers_of_several
+    from robustatlas.report.numbers.shared import shared_of_runs
+    from robustatlas.report.numbers.standings import standings_of
 
     generator = np.random.default_rng(0)
     sizes = [generator.exponential(0.2, 60) for _ in range(2)]
     runs = [Result.from_arrays([0] * 60, [0] * 60, {"linf": s}, {"linf": [0.1]}, model=str(s[0])) for s in sizes]
-    table = standings_of(what_is_shared(runs, ["a", "b"]))
+    table = standings_of(numbers_of_several(shared_of_runs(runs, ["a", "b"])))
     for position, run in enumerate(runs):
         facts = facts_of(run)
         attack = facts.attacks[0]
         assert attack.accuracy is not None
         exact = accuracy_interval(run.accuracies().at("linf", 0.1), 60, confidence)
-        assert {attack.accuracy[0], attack.average, facts.average, table.attacks[0].values[position]} == {exact}
-        assert table.clean.values[position] == facts.clean == accuracy_interval(run.clean_accuracy, 60, confidence)
+        assert attack.average is not None and facts.average is not None
+        same = (attack.accuracy[0], attack.average, facts.average, table.attacks[0].values[position])
+        assert {number.interval for number in same} == {exact}
+        clean = accuracy_interval(run.clean_accuracy, 60, confidence)
+        assert table.clean.values[position].interval == facts.clean.interval == clean

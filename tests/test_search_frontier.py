@@ -13,11 +13,16 @@ from helpers_core import with_plan
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import AttackRun, grid
 from robustatlas.attacks.search.frontier import FrontierSearch
+from robustatlas.attacks.search.plan import Plan
 from robustatlas.attacks.suites import attacks_of
 from robustatlas.common.wording import UPPER_BOUND
 from robustatlas.metrics import adversarial_hypervolume
+from robustatlas.models.defenses import BitDepthReduction, Defended
 from robustatlas.optimizers.apgd import APGD
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
 from robustatlas.report.facts import facts_of
+from robustatlas.report.facts.run_json import run_as_json
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +76,7 @@ def test_the_suite_takes_it_and_other_searches_are_called_an_upper_bound(digits,
     for search in ("frontier", "every"):
         run = tmp_path / search
         result = ra.evaluate(model, data, brief, search=search, run=run, progress=False)
-        words[search] = facts_of(result).to_dict()["attacks"]["linf"]["AH is"]
+        words[search] = run_as_json(facts_of(result))["attacks"]["linf"]["AH is"]
     assert words == {"frontier": "", "every": UPPER_BOUND}
     finer = replace(brief, strengths=grid(0.06, 6))
     more = ra.evaluate(model, data, finer, search="every", run=tmp_path / "frontier", progress=False)
@@ -98,3 +103,34 @@ def test_each_strength_that_is_open_is_visited_once_a_round_down_down_and_up() -
     assert rest[:2] == [(1, 1, 2), (0, 0, 1)], "two strengths are open, each with a target of its own"
     assert rest[2:4] == [(1, 0, 2), (0, 0, 1)], "down"
     assert rest[4:] == [(0, 0, 0)], "up, as far as the strengths are still open"
+
+
+def test_runs_that_press_on_work_below_each_example_until_they_fail() -> None:
+    press = AttackRun(PGD(5), "margin", "press", count=2, start="best")
+    bound = AttackRun(FMN(5), "margin", "bound")
+    plan = Plan((bound, press, AttackRun(PGD(5), "log-margin", start="best"), AttackRun(PGD(5), "margin", "sweep")))
+    strengths = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    schedule = FrontierSearch(plan, strengths, classes=3, todo=torch.tensor([True]))
+    row, seen = torch.tensor([0]), []
+    for best, fooled in ((0.35, False), (0.25, True), (0.25, False), (0.15, True), (0.15, False)):
+        seen.append((int(schedule.attempt[0]), int(schedule.level[0]), bool(schedule.warm[0])))
+        schedule.advance(row, torch.tensor([fooled]), torch.tensor([best]), torch.tensor([best]))
+    assert seen[1:] == [(1, 2, False), (1, 1, True), (2, 1, False), (2, 0, True)]
+    assert (int(schedule.attempt[0]), int(schedule.level[0]), bool(schedule.warm[0])) == (3, 0, True)
+    schedule = FrontierSearch(plan, strengths, classes=3, todo=torch.tensor([True]))
+    for _ in range(2):
+        schedule.advance(row, torch.tensor([True]), torch.tensor([0.05]), torch.tensor([0.05]))
+    assert schedule.done[0], "nothing is left to press on"
+
+
+def test_it_leaves_no_more_than_a_descent_behind_a_transformation() -> None:
+    defended = Defended(ra.load_model("builtin:digits-standard").net, BitDepthReduction(2))
+    data, strengths = ra.load_dataset("digits").take(16), {"l2": [0.4, 0.5, 0.6]}
+    left = {
+        search: ra.evaluate(
+            defended, data, "input-transformation", exclude=["linf"], search=search, strengths=strengths, progress=False
+        ).accuracies()
+        for search in ("descent", "frontier")
+    }
+    for strength in strengths["l2"]:
+        assert left["frontier"].at("l2", strength) <= left["descent"].at("l2", strength)

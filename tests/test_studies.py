@@ -213,7 +213,6 @@ CLAIM = """
 [outputs.claims]
 kind = "claims"
 [[outputs.claims.claims]]
-paper = "mine"
 claim = "attacked in training is better"
 printed = [60.0, 50.0]
 printed_on = "digits"
@@ -236,7 +235,7 @@ def test_a_claim_is_decided_by_the_trainings_of_the_same_seeds(tmp_path: Path) -
     assert row["printed"] == "60 > 50"
     assert row["difference"] == f"{gaps.mean():+.1f} [{gaps.mean() - half:.1f}, {gaps.mean() + half:.1f}]"
     assert row["verdict"] == (
-        "holds" if gaps.mean() > half else "does not hold" if gaps.mean() < -half else "not decided"
+        "shown" if gaps.mean() > half else "not reproduced at this size" if gaps.mean() <= 0 else "not decided"
     )
 
 
@@ -260,7 +259,7 @@ less = { model = "linf", number = "linf@0.1" }
     row = dict(zip(table.columns, map(str, table.rows[0]), strict=True))
     first, second = row["difference"].split("; ")
     assert float(first.split(" ")[0]) == pytest.approx(-float(second.split(" ")[0]))
-    assert row["verdict"] != "holds" and row["printed"] == "60 > 50; none"
+    assert row["verdict"] != "shown" and row["printed"] == "60 > 50; none"
 
 
 PUBLISHED = """

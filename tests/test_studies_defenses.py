@@ -12,7 +12,7 @@ def test_every_printed_number_is_met_without_a_run(tmp_path: Path) -> None:
     """MultiRobustBench's figures 2 and 3 and its table 1; the means of figure 1c have no printed values."""
     study = read_study("multirobustbench", "small")
     output = study.outputs["field"]
-    made = output.make(Finished.of(study, tmp_path), tmp_path)
+    made = output.make(Finished.open(study, tmp_path), tmp_path)
     table = made.sheets[""]
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     pairs = [(row[name], row[f"{name}, printed"]) for row in rows for name in ("CR ind-avg", "CR ind-worst", "SC")]
@@ -34,7 +34,7 @@ def test_other_ratios_rank_as_the_paper_says(tmp_path: Path) -> None:
     """MultiRobustBench, appendix E: exp and max are higher than ind-avg and ind-worst; exp keeps the order of the three
     best, max reverses it. Appendix D: which defenses take extra data, and what each has seen."""
     study = read_study("multirobustbench", "small")
-    table = study.outputs["field"].make(Finished.of(study, tmp_path), tmp_path).sheets[""]
+    table = study.outputs["field"].make(Finished.open(study, tmp_path), tmp_path).sheets[""]
     rows = [dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows]
     for row in rows:
         assert float(row["CR exp"]) >= float(row["CR ind-avg"]) and float(row["CR max"]) >= float(row["CR ind-worst"])

@@ -10,7 +10,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.evaluation.workers.share import Share
 from robustatlas.studies import OUTPUTS, differences_of, read_study, shipped, steps_of
 from robustatlas.studies.forecast import trial_images
-from robustatlas.studies.planning import chosen, mine
+from robustatlas.studies.planning import select_steps, steps_of_share
 from robustatlas.studies.running import evaluation_request, plan_of
 from robustatlas.studies.tables import Sheet
 from robustatlas.training.references import ReferencePlan
@@ -93,14 +93,14 @@ def test_sizes_give_keys_anew_and_leave_entries_out(tmp_path: Path) -> None:
 
 def test_parts_share_all_steps_and_none_waits_for_another(tmp_path: Path) -> None:
     steps = steps_of(read_study(written(tmp_path, without_sizes(SMALL))))
-    parts = [{step.name for step in mine(steps, Share(number, 3))} for number in range(3)]
+    parts = [{step.name for step in steps_of_share(steps, Share(number, 3))} for number in range(3)]
     once = [step.name for step in steps if step.kind in ("models", "evaluations")]
     assert sorted(once) == sorted(name for part in parts for name in part if not name.startswith("outputs"))
     for part in parts:
         assert all(
             need in part for step in steps if step.name in part and step.kind == "evaluations" for need in step.needs
         )
-    assert len(chosen(steps, ["models"])) == 4
+    assert len(select_steps(steps, ["models"])) == 4
 
 
 def test_the_command_lists_and_shows_those_that_come_along(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def of_headlines(attack: str, run: Path) -> dict[float, float]:
     seen = {}
     for strength in STANDING:
         told = json.loads(entered("show", run, "--json", "--headline", f"{attack}@{strength}").out)["headline"]
-        assert told["at"] == {attack: strength}
+        assert told["numbers"][0]["strengths"] == [strength]
         seen[strength] = told["accuracy"]["value"]
     return seen
 
@@ -123,7 +123,7 @@ def of_unions(attack: str, run: Path) -> dict[float, float]:
     seen = {}
     for strength in STANDING:
         told = json.loads(entered("show", run, "--json", "--union", f"{attack}={strength}").out)
-        assert told["union at"] == {attack: strength}
+        assert told["worst case"]["at"] == {attack: strength}
         seen[strength] = told["union accuracy"]["value"]
     return seen
 

@@ -31,7 +31,9 @@ from facts_measured import (
     peers_table,
     randomised_table,
     scheduling_table,
+    seconds_table,
     training_table,
+    verdicts_table,
 )
 from facts_optimality import effort_range, optimality_table
 from facts_search import (
@@ -81,9 +83,11 @@ FACTS: dict[str, Callable[[], str]] = {
     "same-sets": norm_attacks_table,
     "scheduling": scheduling_table,
     "searches": searches_table,
+    "study-seconds": seconds_table,
     "suites": suites_table,
     "threats": threats_table,
     "training": training_table,
+    "verdicts": verdicts_table,
 }
 
 

@@ -1,6 +1,6 @@
 """Facts of everything else that benchmarks measure: speed, coverage, training."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from facts_stored import stored, table
@@ -87,11 +87,36 @@ def scheduling_table() -> str:
 
 def claims_table() -> str:
     """Claims of papers, and what the study of them came to."""
-    rows = [
-        (f"{row['paper']}: {row['claim']}", row["difference"], f"**{row['verdict']}**", *printed_cells(row))
-        for row in stored("studies/paper_claims/tables")["claims"]
-    ]
-    return table(("claim", "difference here", "", *PRINTED_FOR), rows)
+    return effects_table(stored("studies/paper_claims/tables")["claims"])
+
+
+def verdicts_table() -> str:
+    """Verdicts at the end of the small studies, and the seconds that the studies took."""
+    rows = []
+    for study in SMALL_STUDIES:
+        rows += [
+            {**row, "effect": f"{study}: {row['effect']}"} for row in stored(f"studies/{study}/tables")["verdicts"]
+        ]
+    return effects_table(rows)
+
+
+def seconds_table() -> str:
+    """Seconds of the small studies, summed over their steps."""
+    rows = []
+    for study in SMALL_STUDIES:
+        steps = stored(f"studies/{study}/seconds").values()
+        rows.append((study, *(f"{sum(step[clock] for step in steps):,.0f}" for clock in ("wall", "processor"))))
+    return table(("study", "seconds, machine shared", "seconds of one processor core"), rows, numbers=2)
+
+
+SMALL_STUDIES = ("robustness-curves",)
+"""Studies that end with verdicts on the effects of their papers."""
+
+
+def effects_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Effects with the difference that was measured, the verdict, and what papers print."""
+    cells = [(row["effect"], row["difference"], f"**{row['verdict']}**", *printed_cells(row)) for row in rows]
+    return table(("effect", "difference here", "", *PRINTED_FOR), cells)
 
 
 PRINTED_FOR = ("printed for cifar10", "printed for imagenet100")

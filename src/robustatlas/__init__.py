@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from robustatlas.models.classifier import Classifier
     from robustatlas.models.frameworks import from_gradient, from_jax, from_predictions, from_tensorflow
     from robustatlas.models.gradients import straight_through, surrogate
+    from robustatlas.report.compared import compare
+    from robustatlas.report.gate.checked import check
     from robustatlas.results.result import Result, load_result
     from robustatlas.studies import study
     from robustatlas.threats.base import ThreatModel
@@ -50,6 +52,8 @@ __all__ = [
     "audit",
     "callbacks",
     "certify",
+    "check",
+    "compare",
     "compose",
     "diagnose",
     "evaluate",
@@ -86,6 +90,8 @@ _HOME = {
     "UserError": "common.errors",
     "audit": "trust",
     "certify": "certificates.certify",
+    "check": "report.gate.checked",
+    "compare": "report.compared",
     "compose": "attacks.catalogue",
     "diagnose": "trust",
     "evaluate": "evaluation",

@@ -61,7 +61,7 @@ def complete_result(reference: Reference, attacks: tuple[str, ...], name: str) -
     run = record_run(
         None, table, images=images, about=circumstances(), warnings=warnings, command="robustatlas evaluate"
     )
-    return Result.of_run(run)
+    return Result.from_run(run)
 
 
 def with_certificates(run: Result, attacks: tuple[str, ...] = ("linf", "l2")) -> Result:

@@ -54,11 +54,12 @@ Pairs = Iterator[tuple[Any, Any]]
 
 def _head(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
     (run,) = told
-    numbers = [run["headline"]["accuracy"], run["clean accuracy"], run["average accuracy"], run["union accuracy"]]
+    numbers = [run["headline"]["accuracy"], run["clean accuracy"], run["average accuracy"]]
     for number in filter(None, numbers):
         yield percent(number) in found["head"], True
-    if run["breaks"] and run["breaks"]["half"]:
-        yield f"{wording(run['breaks']['attack']).label} {size(run['breaks']['half'], of='')}" in found["head"], True
+    if run["breaks"] and run["breaks"]["median size"]:
+        median = text_as_typed(run["breaks"]["median size"], 3)
+        yield f"{wording(run['breaks']['attack']).label} {median}" in found["head"], True
     for held in run["certified"].values():
         middle = held["robust accuracy, at least"][(len(held["strengths"]) - 1) // 2]
         yield f"at least {middle['value']:.1f} %" in found["head"], True
@@ -72,11 +73,14 @@ def _runs(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
             best, worst = run["reference"]["place"]["best"], run["reference"]["place"]["worst"]
             yield [int(n) for n in re.findall(r"(\d+)(?:st|nd|rd|th)", place)], [*dict.fromkeys([best, worst])]
             yield "about" in place, run["reference"]["about"]
-        yield cells[1], bare(run["headline"]["accuracy"])
-        yield cells[2], bare(run["average accuracy"])
-        yield size(run["breaks"]["half"], of="") in cells[3], True
-        yield cells[4], bare(run["clean accuracy"])
-        yield cells[5], str(run["samples"])
+        points = [] if run["headline"]["is mean"] else run["headline"]["numbers"]
+        shown = [bare(number["accuracy"]) for number in points]
+        yield cells[1 : 1 + len(shown)], shown
+        mean, median, clean, samples = cells[1 + len(shown) :]
+        yield mean, bare(run["average accuracy"])
+        yield text_as_typed(run["breaks"]["median size"], 3) in median, True
+        yield clean, bare(run["clean accuracy"])
+        yield samples, str(run["samples"])
 
 
 def _heat(found: Told, tables: Told, told: Sequence[Told]) -> Pairs:
@@ -187,7 +191,7 @@ def board_differences(page: Any, told: Sequence[Told], compared: bool) -> list[s
                 nearest = int(np.argmin(np.abs(np.array(item["strengths"]) - standard)))
                 expected[f"robust-{attack}"] = f"{item['accuracy'][nearest]['value']:.1f}"
         if "union" in cells:
-            expected["union"] = f"{run['union accuracy']['value']:.1f}"
+            expected["union"] = f"{run['worst case']['accuracy']['value']:.1f}"
         shown = {key: " ".join(cells[key][: 2 if key == "cr" else 1]) for key in expected}
         wrong += [
             f"{run['model']}, {key}: board {shown[key]}, run {expected[key]}"

@@ -8,10 +8,11 @@ import pytest
 
 from browser.browser_helpers import complete_result, synthetic_result, with_certificates
 from browser.page_numbers import board_differences, differences
-from robustatlas.cli.show import chosen_facts
+from robustatlas.cli.show import load_facts
 from robustatlas.metrics.references import Reference
-from robustatlas.report.facts.comparison import distinct_names
+from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.leaderboard import build_leaderboard
+from robustatlas.report.numbers.shared import distinct_names
 from robustatlas.report.page import build_report
 from robustatlas.results.result import Result
 
@@ -30,7 +31,7 @@ def runs(reference: Reference, count: int) -> list[Result]:
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_report_says_what_its_runs_say(count: int, visit: Visit, tmp_path: Path, reference: Reference) -> None:
     shown = runs(reference, count)
-    told = [chosen_facts(run, reference).to_dict() for run in shown]
+    told = [run_as_json(load_facts(run, reference)) for run in shown]
     assert [run["model"] for run in told] == distinct_names(shown)
     page = visit(build_report(shown, tmp_path / "report.html", reference))
     page.wait_for_function("document.querySelectorAll('.card .main-svg').length >= 9")
@@ -43,7 +44,7 @@ def test_a_report_says_what_its_runs_say(count: int, visit: Visit, tmp_path: Pat
 def test_a_board_says_what_its_runs_say(compared: bool, visit: Visit, tmp_path: Path, reference: Reference) -> None:
     shown = runs(reference, 3)
     page = visit(build_leaderboard(shown, tmp_path, reference if compared else None))
-    told = [chosen_facts(run, reference if compared else None).to_dict() for run in shown]
+    told = [run_as_json(load_facts(run, reference if compared else None)) for run in shown]
     assert board_differences(page, told, compared) == []
     told[0]["clean accuracy"]["value"] += 1.0
     assert len(board_differences(page, told, compared)) == 1

@@ -169,8 +169,10 @@ def _transformed_attack(norm: str) -> Attack:
         source="Athalye et al. 2018 (BPDA), by several stand-ins, and Square (Andriushchenko et al. 2020)",
         note="The union of four kinds of attack on a transformed input, each scored with the real transformation.",
     )
-    runs = (*bounds, *ascents, AttackRun(Square(steps=1000), "margin"), *refines)
-    swept = runs_for(FRONTIER, *bounds, spread, *sweeps)
+    random_search = AttackRun(Square(steps=1000), "margin")
+    runs = (*bounds, *ascents, random_search, *refines)
+    pressing = [replace(run, role="press") for run in (*ascents, random_search)]
+    swept = runs_for(FRONTIER, *bounds, *pressing, spread, *sweeps)
     return replace(attack, runs=(*runs, *swept), rules=(), search_order=ALL_SEARCHES, about=about)
 
 

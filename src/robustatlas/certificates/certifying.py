@@ -104,7 +104,7 @@ def certify_request(model: Model, data: Data, request: Request, method: Methods 
         with request.lock_part(run, ready.display.note), _withdrawing_crossed_sizes(run, ready):
             complete(run, run.certificates, ready, request, {None})
         mine = ready.samples.index[request.part_mask(len(ready.samples.index))]
-    return Result.of_certificates(run, [task.record.name for task in ready.tasks], mine)
+    return Result.from_certificates(run, [task.record.name for task in ready.tasks], mine)
 
 
 def forecast(model: Model, data: Data, request: Request, method: Methods = None) -> Forecast:

@@ -1,28 +1,42 @@
-"""What a run found, in one table of attacks by strengths, and what to think of it."""
+"""The table of robust accuracies of a run, attacks by strengths, with its headline and remarks on its attacks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from rich import box
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
-from robustatlas.cli._terminal import in_groups, safe, shown
+from robustatlas.cli._terminal import column_groups, safe
 from robustatlas.common.standard import NEAR, STANDARD
-from robustatlas.common.wording import MASKED, beside_masked, counted, counts, marked, strength
-from robustatlas.metrics.intervals import Interval
+from robustatlas.common.wording import MASKED, counted, counts, marked, strength
 from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.display import classes_in
 from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts
-from robustatlas.report.facts.attack import accuracies_of
-from robustatlas.report.facts.breaking import breaking_point
-from robustatlas.report.facts.headline import Headline, headline_of, worst_case_of
 from robustatlas.report.facts.units import unit_of
-from robustatlas.report.words import half_words
+from robustatlas.report.numbers.definitions import worst_case_points
+from robustatlas.report.numbers.headline import choose_headline, headline_of
+from robustatlas.report.numbers.number import (
+    CERTIFIED,
+    MEAN_OF_STRENGTH,
+    ROBUST,
+    TYPICAL,
+    WORST,
+    WORST_OF_STRENGTH,
+    Number,
+    Numbers,
+)
+from robustatlas.report.numbers.of_run import numbers_of_run, numbers_of_strengths
+from robustatlas.report.numbers.texts import range_text, value_text
+from robustatlas.report.words import (
+    headline_sentence,
+    is_worst_case_shown,
+    median_sentence,
+    percent,
+    worst_case_in_words,
+)
 from robustatlas.results.result import Result
 
 _GAP = 2
@@ -41,15 +55,16 @@ class _Block:
     """Attacks at the same strengths of one unit.
 
     Attributes:
-        headings: of the strengths.
+        headings: texts of the strengths.
         usual: position of the strength at which papers give accuracies; None where none is.
-        rows: what a row is called, its numbers, and their intervals where each has one.
+        attacks: names of the attacks.
+        rows: name of a row, its numbers, and their mean over the strengths.
     """
 
     headings: tuple[str, ...]
     usual: int | None = None
     attacks: list[str] = field(default_factory=list)
-    rows: list[tuple[str, Sequence[float], Sequence[Interval]]] = field(default_factory=list)
+    rows: list[tuple[str, Sequence[Number], float]] = field(default_factory=list)
 
 
 def print_accuracies(
@@ -71,14 +86,14 @@ def print_accuracies(
         f"{result.clean_accuracy:.1f} % clean accuracy."
     )
     judged = result.judged()
-    leading, worst = headline_of(judged, first or None), worst_case_of(judged)
-    if leading is not None:
-        console.print(_withstand(result, leading))
-    print_table(result, console)
-    if worst is not None and leading is not None and worst.at != leading.at:
-        console.print(_withstand(result, worst))
-    if (point := breaking_point(result)) is not None:
-        console.print(safe(half_words(point.attack, point.half, masked(result, [point.attack]))))
+    numbers = numbers_of_run(result, worst_case_points(judged))
+    if (leading := headline_of(numbers, choose_headline([judged], first or None))) is not None:
+        console.print(f"[bold]{safe(headline_sentence(leading))}[/bold].")
+    print_table(result, numbers, console)
+    if (worst := numbers.find(WORST)) is not None and is_worst_case_shown(worst):
+        console.print(f"[bold]{safe(percent(worst))}[/bold] withstand {safe(worst_case_in_words(worst))}.")
+    if (median := numbers.weakest_attack()) is not None:
+        console.print(safe(median_sentence(median)))
     if result.diagnosis is not None:
         style = "yellow" if result.diagnosis.has_doubts else "dim"
         console.print(f"[{style}]{safe(result.diagnosis.sentence)}[/{style}]")
@@ -87,21 +102,18 @@ def print_accuracies(
         console.print(f"[yellow]Not finished[/yellow], samples missing: {lacking}. {safe(rest or _GOES_ON)}")
 
 
-def _withstand(result: Result, said: Headline) -> str:
-    number = beside_masked(f"[bold]{shown(said.accuracy)} %[/bold]", masked(result, said.at))
-    return f"{number} withstand {safe(said.explained())}."
-
-
-def print_table(result: Result, console: Console, *, every: bool = False, explain: bool = False) -> None:
+def print_table(
+    result: Result, numbers: Numbers, console: Console, *, every: bool = False, explain: bool = False
+) -> None:
     """Print the table of robust accuracies, and what has to be said of single attacks."""
-    made, fewer = _table(result, console.width, every)
+    made, fewer = _table(result, numbers, console.width, every)
     console.print(made)
     spans = "" if len(result.attacks) > _WITH_SPANS else ", and the 95 % interval below"
     console.print(f"[dim]Percent of the images that stay correct{spans}. {_STRENGTH}[/dim]")
     if fewer:
         console.print("[dim]Some strengths are left out; --all shows all of them.[/dim]")
     for attack in result.attacks:
-        for line in _about(result, attack, explain):
+        for line in _attack_notes(result, attack, explain):
             console.print(line)
     for row in (row for row in result.certified_sizes if row not in result.attacks):
         said = f"{row}: certified by {', '.join(result.certified_sizes[row].methods)}; no attack was run"
@@ -122,7 +134,7 @@ def print_provenance(facts: RunFacts, console: Console) -> None:
         console.print(f"[dim]model: {told}[/dim]")
 
 
-def _about(result: Result, attack: str, explain: bool) -> Iterator[RenderableType]:
+def _attack_notes(result: Result, attack: str, explain: bool) -> Iterator[RenderableType]:
     outcome, certified = result.outcome(attack), result.certified_sizes.get(attack)
     forward, backward = result.passes(attack)
     files = outcome.surviving_files()
@@ -140,16 +152,16 @@ def _about(result: Result, attack: str, explain: bool) -> Iterator[RenderableTyp
         yield Padding(safe(f"{attack}: in the mean over the strengths {audits[attack]}."), (0, 0, 0, 2))
 
 
-def _table(result: Result, width: int, every: bool) -> tuple[Table, bool]:
-    blocks = list(_blocks(result))
+def _table(result: Result, numbers: Numbers, width: int, every: bool) -> tuple[Table, bool]:
+    blocks = list(_blocks(result, numbers))
     spans = len(result.attacks) <= _WITH_SPANS
     labels = max([len("worst case"), *(len(label) for block in blocks for label, _, _ in block.rows)])
-    below = [_span(end) for block in blocks for _, _, found in block.rows for end in found if spans]
+    below = [_ends(number) for block in blocks for _, found, _ in block.rows for number in found if spans]
     widest = max(5, *map(len, below), *(len(heading) for block in blocks for heading in block.headings))
     room = max(width - labels - len("100.0") - 3 * _GAP, widest + _GAP)
     chunks, fewer = [], False
     for block in blocks:
-        groups = in_groups([widest] * len(block.headings), room)
+        groups = column_groups([widest] * len(block.headings), room)
         if not every:
             fewer |= len(groups) > 1
             groups = [_spread(len(block.headings), len(groups[0]), block.usual)]
@@ -163,63 +175,56 @@ def _table(result: Result, width: int, every: bool) -> tuple[Table, bool]:
         empty = [""] * (columns - len(group))
         heads = [f"[bold]{block.headings[j]}[/bold]" for j in group]
         made.add_row("[dim]strength[/dim]", *heads, *empty, "[bold]mean[/bold]" if first else "")
-        for label, values, ends in block.rows:
-            under = [f"\n[dim]{_span(ends[j])}[/dim]" if spans and len(ends) else "" for j in group]
-            numbers = [f"{values[j]:.1f}{span}" for j, span in zip(group, under, strict=True)]
-            made.add_row(safe(label), *numbers, *empty, f"{sum(values) / len(values):.1f}" if first else "")
+        for label, found, mean in block.rows:
+            under = [f"\n[dim]{ends}[/dim]" if spans and (ends := _ends(found[j])) else "" for j in group]
+            cells = [f"{value_text(found[j])}{ends}" for j, ends in zip(group, under, strict=True)]
+            made.add_row(safe(label), *cells, *empty, f"{mean:.1f}" if first else "")
         made.add_section()
     return made, fewer
 
 
-def _span(interval: Interval) -> str:
-    return f"{interval.low:.0f}-{interval.high:.0f}"
+def _ends(number: Number) -> str:
+    return range_text(number, digits=0).replace(" to ", "-")
 
 
-def _blocks(result: Result) -> Iterator[_Block]:
-    """The attacks, those at the same strengths of one unit together; below several the worst case and the mean."""
+def _blocks(result: Result, numbers: Numbers) -> Iterator[_Block]:
+    """Yield the attacks, those at the same strengths of one unit together, above their worst case and mean."""
     blocks: dict[tuple[str, ...], _Block] = {}
     for attack in result.attacks:
-        outcome = result.outcome(attack)
-        if outcome.judged:
-            grid = outcome.strengths.tolist()
+        if numbers.select(ROBUST, attack):
+            grid = result.distances(attack).tolist()
             headings = tuple(strength(each, 3, of=attack) for each in grid)
-            unit = unit_of(attack, outcome.unit)
-            block = blocks.setdefault((unit, *headings), _Block(headings, _usual(attack, grid)))
+            key = (unit_of(attack, result.outcome(attack).unit), *headings)
+            block = blocks.setdefault(key, _Block(headings, _standard_position(attack, grid)))
             block.attacks.append(attack)
-            block.rows += _rows(result, attack)
+            block.rows += _rows(result, numbers, attack)
     for row, held in result.certified_sizes.items():
         if row not in result.attacks:
             headings = tuple(strength(each, 3, of=held.attack) for each in held.strengths)
             block = blocks.setdefault((unit_of(held.attack), *headings), _Block(headings))
-            block.rows.append((f"{row} certified", held.accuracies().tolist(), ()))
+            block.rows.append(_row(f"{row} certified", numbers.select(CERTIFIED, row)))
     for block in blocks.values():
         if len(block.attacks) > 1:
-            block.rows += _over(result, block.attacks)
+            over = numbers_of_strengths(result, block.attacks)
+            block.rows.append(_row("worst case", over.select(WORST_OF_STRENGTH)))
+            block.rows.append(_row("mean", over.select(MEAN_OF_STRENGTH)))
         yield block
 
 
-def _rows(result: Result, attack: str) -> Iterator[tuple[str, Sequence[float], Sequence[Interval]]]:
-    """The accuracies of an attack; beside the worst case what is typical, or what is certified."""
-    outcome, certified = result.outcome(attack), result.certified_sizes.get(attack)
-    label, values = marked(attack, attack in result.invalid), outcome.accuracies().tolist()
-    yield label, values, accuracies_of(outcome) or ()
-    if outcome.typical is not None:
-        yield "  typical", outcome.typical_accuracies().tolist(), ()
-    if certified is not None:
-        yield "  certified", certified.accuracies(outcome.strengths).tolist(), ()
+def _rows(result: Result, numbers: Numbers, attack: str) -> Iterator[tuple[str, Sequence[Number], float]]:
+    """Yield the accuracies of an attack, and below them what is typical and what is certified."""
+    yield _row(marked(attack, attack in result.invalid), numbers.select(ROBUST, attack))
+    for label, what in (("  typical", TYPICAL), ("  certified", CERTIFIED)):
+        if found := numbers.select(what, attack):
+            yield _row(label, found)
 
 
-def _over(table: OutcomeTable, attacks: Sequence[str]) -> Iterator[tuple[str, Sequence[float], Sequence[Interval]]]:
-    """The worst case over attacks that have the same strengths, and their mean."""
-    grid = table.distances(attacks[0]).tolist()
-    standing: list[Mapping[str, float]] = [dict.fromkeys(attacks, each) for each in grid]
-    yield "worst case", [100 * float(table.survivors_within(at).mean()) for at in standing], ()
-    means = np.mean([table.outcome(attack).accuracies() for attack in attacks], axis=0)
-    yield "mean", means.tolist(), ()
+def _row(label: str, found: Sequence[Number]) -> tuple[str, Sequence[Number], float]:
+    return label, found, sum(number.value for number in found) / len(found)
 
 
-def _usual(attack: str, strengths: Sequence[float]) -> int | None:
-    """Position of the strength that is the one at which papers give accuracies, or near it; None where none is."""
+def _standard_position(attack: str, strengths: Sequence[float]) -> int | None:
+    """Return the position of the strength at which papers give accuracies, or near it; None where none is."""
     if attack not in STANDARD:
         return None
     standard, _ = STANDARD[attack]

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from robustatlas.cli._terminal import safe, shown, table
+from robustatlas.cli._terminal import number_cell, safe, table
 from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import MASKED, marked, size
 from robustatlas.outcomes.masked import masked
@@ -41,13 +41,13 @@ def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
     rows = table("attack", *_HEADINGS[wide])
     rows.columns[0].no_wrap, rows.columns[1].justify = True, "left"
     for attack in facts.attacks:
-        average = shown(attack.average) if ranged else f"{attack.average.value:.1f}" if attack.average else "-"
+        average = number_cell(attack.average) if ranged else f"{attack.average.value:.1f}" if attack.average else "-"
         mark = f"\n{MASKED.replace('upper ', f'upper{chr(10)}')}" if masked(facts, [attack.attack]) else ""
         about = "~" if attack.own_threat else ""
         rows.add_row(
             safe(about + marked(attack.attack, attack.attack in facts.invalid)),
             blocks(strips[attack.attack], console.encoding, wide) if attack.attack in strips else "",
-            size(attack.halved, of=attack.attack),
+            size(attack.median.value, of=attack.attack),
             f"{average}{mark}",
             _standard(attack),
         )

@@ -8,13 +8,13 @@ from typing import Annotated
 from rich.console import Console
 
 from robustatlas.cli._help import OUTPUT
-from robustatlas.cli._terminal import safe, shown, table, tables_that_fit
+from robustatlas.cli._terminal import safe, table, tables_that_fit
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import MASKED, counted, listed
-from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.trainings import OverTrainings
 from robustatlas.report.facts.groups import Groups
+from robustatlas.report.numbers.texts import range_text
 
 LEVEL = 0.05
 """Level of the tests over trainings, as in table II of Guo et al. 2024."""
@@ -87,12 +87,8 @@ def print_groups(console: Console, groups: Groups) -> None:
 
 
 def _cell(number: OverTrainings, masked: bool) -> str:
-    """Write such as `55.1 ± 0.4 [54.6, 55.6] [52.0, 58.1]`; without the first interval where trainings show none."""
+    """Write such as `55.1 ± 0.4 (54.6 to 55.6) (52.0 to 58.1)`; without the first interval if there is none."""
     spread = "" if math.isnan(number.std) else f" ± {number.std:.2f}"
-    over = f" {_span(number.trainings)}" if math.isfinite(number.trainings.low) else ""
-    cell = f"{number.mean:.2f}{spread}{over} {_span(number.images)}"
+    over = f" ({range_text(number.trainings)})" if math.isfinite(number.trainings.low) else ""
+    cell = f"{number.mean:.2f}{spread}{over} ({range_text(number.images)})"
     return f"{cell}\n{MASKED}" if masked else cell
-
-
-def _span(interval: Interval) -> str:
-    return shown(interval, ".1f").partition(" ")[2]

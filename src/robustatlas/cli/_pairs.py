@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from robustatlas.cli._terminal import safe, shown, tables_that_fit
+from robustatlas.cli._terminal import safe, tables_of_numbers
 from robustatlas.common.latex import pvalue
 from robustatlas.common.wording import MASKED, UPPER_BOUND, falls_from, listed, size, strength
 from robustatlas.metrics import (
     AdversarialHypervolume,
+    Interval,
     OutcomeTable,
     RobustnessCurve,
     holm,
@@ -19,66 +20,69 @@ from robustatlas.metrics import (
     signed_rank_test,
 )
 from robustatlas.outcomes.masked import masked
-from robustatlas.report.facts.comparison import Compared
-from robustatlas.report.facts.pairs import Pair
-
-_SIGNIFICANT = 0.05
+from robustatlas.report.numbers.definitions import SIGNIFICANCE
+from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
+from robustatlas.report.numbers.pairs import Pair
 
 _TABLES = 3
-"""Pairs that have a table each."""
-_SHORT = 24
-"""Letters of names that a column of a table has room for."""
+"""Number of pairs up to which each has a table."""
+
 _HEADINGS = ("difference", "p", "ahead")
 
 
-def print_pairs(console: Console, names: Sequence[str], pairs: Sequence[Pair], leading: str, every: bool) -> None:
-    """Print who is ahead: a table for each pair; for more than three pairs one table of the ``leading`` number."""
-    if every or len(pairs) <= _TABLES:
-        for pair in pairs:
-            _print_pair(console, names, pair)
+def print_pairs(
+    console: Console, names: Sequence[str], numbers: SharedNumbers, labels: Sequence[str], every: bool
+) -> None:
+    """Print who is ahead of whom: a table for each pair, or for more than three one table of the headline."""
+    if every or len(numbers.pairs) <= _TABLES:
+        for pair in numbers.pairs:
+            _print_pair(console, names, pair, labels)
     else:
+        label = numbers.leading_label
         rows = [
-            [f"{safe(names[pair.first])} -\n{safe(names[pair.second])}", *_cells(pair, leading, names)]
-            for pair in pairs
-            if leading in pair.differences
+            [safe(_pair_name(pair, names)), *_cells(pair, label)] for pair in numbers.pairs if label in pair.differences
         ]
-        for part in tables_that_fit([safe(leading), *_HEADINGS], rows, console.width):
+        for part in tables_of_numbers([safe(label), *_HEADINGS], rows, console.width, sign=True):
             console.print(part)
         console.print("[dim]Every number of each pair: --explain.[/dim]")
-    several = f", for all {len(pairs)} pairs at once (Bonferroni; p: Holm), for each number by itself" * (
-        len(pairs) > 1
-    )
+    count = len(numbers.pairs)
+    several = f", for all {count} pairs at once (Bonferroni; p: Holm), for each number by itself" if count > 1 else ""
     console.print(
         f"[dim]Intervals of 95 %, on the same images{several}. p: McNemar's test of shares; of other numbers the share "
-        "of swaps of the models on each image that give as much.[/dim]"
+        "of swaps of the models on each image that give as much. Ahead: p below 0.05 and an interval without 0.[/dim]"
     )
 
 
-def _print_pair(console: Console, names: Sequence[str], pair: Pair) -> None:
+def _print_pair(console: Console, names: Sequence[str], pair: Pair, labels: Sequence[str]) -> None:
     first, second = names[pair.first], names[pair.second]
     console.print(f"\n[bold]{safe(first)}[/bold] minus [bold]{safe(second)}[/bold]")
-    rows = [[safe(number), *_cells(pair, number, names)] for number in pair.differences]
-    for part in tables_that_fit(["", *_HEADINGS], rows, console.width):
+    rows = [[safe(label), *_cells(pair, label)] for label in labels if label in pair.differences]
+    for part in tables_of_numbers(["", *_HEADINGS], rows, console.width, sign=True):
         console.print(part)
 
 
-def _cells(pair: Pair, number: str, names: Sequence[str]) -> list[str]:
-    ahead = pair.ahead(number)
-    named = max(len(names[pair.first]), len(names[pair.second])) <= _SHORT
-    who = "" if ahead is None else safe(names[ahead]) if named else "the first" if ahead == pair.first else "the second"
-    return [shown(pair.differences[number], "+z.2f"), pvalue(pair.p_values[number]), who]
+def _pair_name(pair: Pair, names: Sequence[str]) -> str:
+    return f"{names[pair.first]} -\n{names[pair.second]}"
 
 
-def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple[str, str], explain: bool) -> None:
-    """Print where one of two models is ahead: strengths, crossings, hypervolumes; with ``explain`` their tests."""
+def _cells(pair: Pair, label: str) -> list[str | Interval]:
+    leader = pair.leader(label)
+    ahead = "" if leader is None else "first" if leader == pair.first else "second"
+    return [pair.differences[label], pvalue(pair.p_values[label]), ahead]
+
+
+def print_details(
+    console: Console, runs: tuple[ModelNumbers, ModelNumbers], pair: tuple[str, str], explain: bool
+) -> None:
+    """Print where one of two models is ahead: strengths and crossings; with `explain` the tests of hypervolumes."""
     invalid = {**masked(runs[0].table), **masked(runs[1].table)}
     grid = {attack: runs[0].table.distances(attack) for attack in runs[0].table.attacks if attack not in invalid}
     tables = (runs[0].table.restrict_distances(grid), runs[1].table.restrict_distances(grid))
-    volumes = (runs[0].with_volumes_of(grid).volumes, runs[1].with_volumes_of(grid).volumes)
+    first, second = ({attack: one for attack, one in run.volumes.items() if attack in grid} for run in runs)
     sentences = [
         *_strength_sentences(*tables, pair),
         *_crossing_sentences(*tables, pair),
-        *(_hypervolume_tests(*volumes, pair) if explain else []),
+        *(_hypervolume_tests(first, second, pair) if explain else []),
     ]
     if invalid:
         sentences.insert(0, f"Not held against each other under {listed([*invalid])}: {MASKED}.")
@@ -91,7 +95,7 @@ def print_details(console: Console, runs: tuple[Compared, Compared], pair: tuple
 def _strength_sentences(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     sentences = []
     for attack, test in mcnemar_at_strengths(first, second).items():
-        significant = test.p_values <= _SIGNIFICANT
+        significant = test.p_values < SIGNIFICANCE
         total = len(test.p_values)
         wins = (
             (names[0], significant & (test.only_first > test.only_second)),
@@ -137,10 +141,10 @@ def _hypervolume_tests(
         gap = abs(float(np.mean(first[attack].per_sample - second[attack].per_sample)))
         bound = max(first[attack].error_bound, second[attack].error_bound)
         verdict = (
-            f"{better} keeps more confidence" if paired <= _SIGNIFICANT else "no significant difference of hypervolume"
+            f"{better} keeps more confidence" if paired < SIGNIFICANCE else "no significant difference of hypervolume"
         )
         sentences.append(f"{attack}: {verdict} (Wilcoxon signed-rank p = {paired:.2g}, rank-sum p = {apart:.2g}).")
-        if paired <= _SIGNIFICANT and gap < bound:
+        if paired < SIGNIFICANCE and gap < bound:
             sentences.append(
                 f"{attack}: the hypervolumes are {gap:.3f} apart, nearer than {first[attack].levels} levels tell for "
                 f"certain ({bound:.3f}); evaluate more strengths."
@@ -148,7 +152,7 @@ def _hypervolume_tests(
     return sentences
 
 
-def print_bounds(console: Console, names: Sequence[str], runs: Sequence[Compared]) -> None:
+def print_bounds(console: Console, names: Sequence[str], runs: Sequence[ModelNumbers]) -> None:
     attacks = {attack: [not run.table.outcome(attack).frontier for run in runs] for attack in runs[0].volumes}
     unsearched = [attack for attack, lacking in attacks.items() if any(lacking)]
     if unsearched:

@@ -13,7 +13,7 @@ from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError
 
 if TYPE_CHECKING:
-    from robustatlas.report.facts.steadiness import Steadiness
+    from robustatlas.report.numbers.steadiness import Steadiness
 
 Reference = Annotated[
     str | None,
@@ -62,8 +62,8 @@ Union = Annotated[
     list[str] | None,
     ATTACKS.option(
         "NAME=STRENGTH",
-        "Attacks and strengths of the union accuracy (the share of samples that withstand all of them), such as "
-        "`linf=8/255,l2=0.5`; each was searched. By default all attacks, each at the strength that papers give or "
+        "Attacks and strengths of the worst case over attacks (the share of samples that withstand all of them), such "
+        "as `linf=8/255,l2=0.5`; each was searched. By default all attacks, each at the strength that papers give or "
         "the next larger one searched, else at the middle of its strengths.",
     ),
 ]
@@ -77,9 +77,9 @@ Headline = Annotated[
     list[str] | None,
     ATTACKS.option(
         "NAME@STRENGTH",
-        "The number that comes first, such as `linf@8/255`; several with commas between them are taken at once. "
-        "Each strength was searched. By default at the usual strength for the data, where there is one, or the next "
-        "larger one searched, or else the worst case over all attacks, each as --union has it by default.",
+        "The numbers that come first, such as `linf@8/255,l2@0.5`; each strength was searched. By default the usual "
+        "strength of each norm that has one for the data, if it was searched, else the mean over each attack's "
+        "strengths.",
     ),
 ]
 Explain = Annotated[bool, OUTPUT.flag("--explain", "Say below what each number means.")]
@@ -90,7 +90,7 @@ Joined = Annotated[
 
 def steadiness(alpha: float | None, difficulty: str | None) -> Steadiness | None:
     """Return the stability constants that the options ask for; None: the usual ones."""
-    from robustatlas.report.facts.steadiness import ALPHA, Steadiness
+    from robustatlas.report.numbers.steadiness import ALPHA, Steadiness
 
     if alpha is None and difficulty in (None, "reference"):
         return None

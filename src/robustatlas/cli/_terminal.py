@@ -18,6 +18,7 @@ from robustatlas.common.escaping import terminal_text
 from robustatlas.common.wording import in_shell
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import METRICS
+from robustatlas.report.numbers.texts import range_text, status_text, value_text
 
 _GAP = 2
 """Columns between two columns of a table."""
@@ -54,16 +55,45 @@ def table(*columns: str) -> Table:
     return made
 
 
-def shown(interval: Interval | None, form: str = ".1f") -> str:
-    """Return a number with its interval, for a cell."""
-    return "-" if interval is None else escape(f"{interval:{form}}")
+def number_cell(number: Interval | None, digits: int = 1, sign: bool = False, stacked: bool = False) -> str:
+    """Return a number with its interval for a cell of a table, and below it a status that is not the usual one.
+
+    Args:
+        number: the number; None is shown as a dash.
+        digits: after the point.
+        sign: whether a positive number has a plus sign.
+        stacked: whether the interval stands below the value, which takes less width.
+    """
+    if number is None:
+        return "-"
+    value, ends = value_text(number, digits, sign=sign), range_text(number, digits, sign)
+    lines = [value, ends] if stacked else [f"{value} ({ends})" if ends else value]
+    return "\n".join(filter(None, [*lines, status_text(number)]))
 
 
-def in_groups(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Return positions of columns, in groups that fit the room side by side; at least one in each.
+def tables_of_numbers(
+    headings: Sequence[str], rows: Sequence[Sequence[str | Interval]], width: int, digits: int = 1, sign: bool = False
+) -> list[Table]:
+    """Return rows of texts and numbers as one table: with intervals below the values if they do not fit beside them.
+
+    Where they do not fit either way, there are several tables, as of `tables_that_fit`.
+    """
+    for stacked in (False, True):
+        cells = [
+            [cell if isinstance(cell, str) else number_cell(cell, digits, sign, stacked) for cell in row]
+            for row in rows
+        ]
+        tables = tables_that_fit(headings, cells, width)
+        if len(tables) == 1:
+            break
+    return tables
+
+
+def column_groups(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Positions of columns, in groups that fit the room side by side; at least one in each.
 
     Example:
-        >>> in_groups([4, 4, 4], room=12)
+        >>> column_groups([4, 4, 4], room=12)
         [[0, 1], [2]]
     """
     groups: list[list[int]] = []
@@ -87,7 +117,7 @@ def tables_that_fit(headings: Sequence[str], rows: Sequence[Sequence[str]], widt
     """
     widths = [max(map(_width, column)) for column in zip(headings, *rows, strict=True)]
     tables = []
-    for group in in_groups(widths[1:], width - widths[0] - _GAP):
+    for group in column_groups(widths[1:], width - widths[0] - _GAP):
         part = table(headings[0], *(headings[1 + position] for position in group))
         part.columns[0].no_wrap = True
         for first, *cells in rows:

@@ -8,11 +8,11 @@ import typer
 from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli.show import chosen_facts
+from robustatlas.cli.show import load_facts
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
 from robustatlas.report import card as cards
-from robustatlas.report.facts import chosen_reference
+from robustatlas.report.facts import choose_reference
 from robustatlas.results.result import load_result
 
 
@@ -35,8 +35,8 @@ def card(
     """
     picture_kind(output)
     results = [load_result(run) for run in runs]
-    chosen = chosen_reference(reference, results)
+    chosen = choose_reference(reference, results)
     first = parse_strength_of(headline, "--headline") or None
-    facts = [chosen_facts(result, chosen or "none", headline=first) for result in results]
+    facts = [load_facts(result, chosen or "none", headline=first) for result in results]
     drawn = cards.card(results, chosen or "none", facts)
     typer.echo(f"Card: {visible_text(str(drawn.save(output)))}")

@@ -1,7 +1,6 @@
 """``robustatlas check``: a gate for pipelines."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,27 +11,18 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import GENERAL, OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.cli._terminal import safe
-from robustatlas.cli.show import chosen_facts
-from robustatlas.common.errors import UserError
 from robustatlas.common.files import one_sentence, write_text
-from robustatlas.common.wording import counted
-from robustatlas.outcomes.masked import masked
-from robustatlas.report.facts.headline import headline_of
-from robustatlas.report.gate import (
-    FORMATS,
-    Check,
-    Judged,
-    Requirement,
-    asks_for_verdict,
-    check_against,
-    check_requirements,
-    check_verdict,
-)
-from robustatlas.report.words import withstand
+from robustatlas.outcomes.strengths import strengths_as_typed
+from robustatlas.report.gate import FORMATS, Check, Decision, Judged, overall_sentence
+from robustatlas.report.gate import check as check_run
+from robustatlas.report.numbers.definitions import worst_case_points
+from robustatlas.report.numbers.headline import choose_headline, headline_of
+from robustatlas.report.numbers.of_run import numbers_of_run
+from robustatlas.report.words import headline_sentence
 from robustatlas.results.result import load_result
 
 FAILED = 3
-"""Exit code where a check fails; a mistake in the command itself ends with 1 or 2."""
+"""Exit code where a check is not kept or not decided; a mistake in the command itself ends with 1 or 2."""
 
 
 def check(
@@ -76,7 +66,7 @@ def check(
         ),
     ] = False,
 ) -> None:
-    r"""Check what is required of a run; the exit code is 3 where it is not kept.
+    r"""Check what is required of a run; the exit code is 3 where it is not kept or not decided.
 
     At least 45 % withstand linf 8/255, even at the low end of the interval:
 
@@ -92,43 +82,34 @@ def check(
         --max-drop 1.0 --junit robustness.xml
     ```
     """
-    if not require and against is None:
-        raise UserError("Nothing is required; give --require (such as --require 'clean>=90') or --against RUN0.")
-    if not 0 <= max_drop <= 100:
-        raise UserError(f"--max-drop is {max_drop:g}; expected percentage points from 0 to 100.")
-    verdicts = [text for text in require or () if asks_for_verdict(text)]
-    asked = parse_strength_of(union, "--union") or {}
-    bounds = [replace(Requirement.parse(text), union=asked) for text in require or () if text not in verdicts]
-    judged: Judged = "value" if value else "interval"
+    asked: Judged = "value" if value else "interval"
     result = load_result(run)
-    if result.missing:
-        raise UserError(f"{run} is not finished; run the same evaluation again, and only what is missing is computed.")
-    checks = [check_verdict(text, result, bounds) for text in verdicts]
-    warnings = result.warnings
-    if bounds:
-        facts = chosen_facts(result, reference)
-        checks, warnings = [*checks, *check_requirements(bounds, result, facts, judged)], facts.warnings
-    if against is not None:
-        checks += check_against(result, load_result(against), max_drop, judged)
+    at = strengths_as_typed(parse_strength_of(union, "--union") or {})
+    checks = check_run(result, require or (), against, max_drop, reference, at, asked)
     if junit is not None:
         write_text(junit, FORMATS["junit"](checks, str(run)))
     if markdown is not None:
         with one_sentence(markdown), markdown.open("a", encoding="utf-8") as file:
             file.write(FORMATS["markdown"](checks, str(run)))
-    if (first := headline_of(result.judged(), parse_strength_of(headline, "--headline") or None)) is not None:
-        said = withstand(first, result.samples, result.data, masked(result, first.at))
+    judged_table = result.judged()
+    choice = choose_headline([judged_table], parse_strength_of(headline, "--headline") or None)
+    numbers = numbers_of_run(result, worst_case_points(judged_table))
+    if (first := headline_of(numbers, choice)) is not None:
+        said = headline_sentence(first, result.data)
         Console(highlight=False).print(f"[bold]{safe(result.name)}[/bold]: {safe(said)}.")
-    _print(checks, warnings)
+    _print(checks, result.warnings)
     if not all(found.passed for found in checks):
         raise typer.Exit(FAILED)
 
 
 def _print(checks: Sequence[Check], warnings: Sequence[str]) -> None:
     console = Console(highlight=False)
-    failed = sum(not check.passed for check in checks)
     for warning in warnings:
         console.print(f"[yellow]Warning:[/yellow] {safe(warning)}")
     for check in checks:
-        verdict = "[green]passed[/green]" if check.passed else "[bold red]failed[/bold red]"
-        console.print(f"{verdict}  {safe(check.name)}: {safe(check.sentence)}")
-    console.print(f"{counted(failed, 'check')} of {len(checks)} failed." if failed else "All checks passed.")
+        style = _STYLES[check.decision]
+        console.print(f"[{style}]{check.decision.value}[/{style}]  {safe(check.name)}: {safe(check.sentence)}")
+    console.print(f"[bold]{overall_sentence(checks)}[/bold]")
+
+
+_STYLES = {Decision.KEPT: "green", Decision.NOT_KEPT: "bold red", Decision.NOT_DECIDED: "yellow"}

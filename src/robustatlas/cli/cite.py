@@ -9,7 +9,7 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import write_text
-from robustatlas.report.facts import chosen_reference
+from robustatlas.report.facts import choose_reference
 from robustatlas.results.result import load_result
 
 
@@ -33,7 +33,7 @@ def cite(
     from robustatlas.report.citing import cite as citation
 
     results = [load_result(run) for run in runs]
-    found = citation(results, chosen_reference(reference, results))
+    found = citation(results, choose_reference(reference, results))
     typer.echo(visible_text(found.text))
     if output is None:
         typer.echo("\n".join(["", *map(visible_text, found.bibtex.splitlines())]))

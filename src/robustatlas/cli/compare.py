@@ -14,44 +14,38 @@ from rich.console import Console
 from robustatlas.cli import _groups, _pairs, _runs
 from robustatlas.cli._help import OUTPUT, FullHelp
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import in_groups, print_definitions, safe, shown, table, tables_that_fit
-from robustatlas.cli.show import named_points
+from robustatlas.cli._terminal import column_groups, print_definitions, safe, table, tables_of_numbers, tables_that_fit
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.wording import (
     LONGEST_NAME,
-    MASKED,
     counted,
     listed,
     shortened_apart,
     some,
     unmarked,
-    why_masked,
 )
-from robustatlas.metrics import Interval, SampleStatistic
+from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import METRICS, against_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.bounds import describe_unsearched, upper_bound_status
 from robustatlas.outcomes.masked import masked
-from robustatlas.report.compared import Comparison
-from robustatlas.report.facts import Shared, chosen_reference, hold_against, what_is_shared
-from robustatlas.report.facts.against import Held
+from robustatlas.outcomes.strengths import strengths_as_typed
+from robustatlas.report.compared import KEPT, Comparison
+from robustatlas.report.compared import compare as compare_runs
 from robustatlas.report.facts.agreement import Agreement, agreement_of
-from robustatlas.report.facts.ahead import standings_of
-from robustatlas.report.facts.comparison import Compared, volume_name
-from robustatlas.report.facts.groups import groups_of, in_a_row
-from robustatlas.report.facts.headline import Headline, headline_of
-from robustatlas.report.facts.numbers import union_strengths
-from robustatlas.report.facts.pairs import Pair, pairs_of
-from robustatlas.report.facts.rows import About, about_of, read_about
-from robustatlas.report.words import verdict
+from robustatlas.report.facts.groups import groups_of, runs_of_groups
+from robustatlas.report.facts.rows import About, model_facts, read_about
+from robustatlas.report.numbers.against import Held, choose_reference
+from robustatlas.report.numbers.number import WORST, Number
+from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
+from robustatlas.report.numbers.shared import Shared
+from robustatlas.report.numbers.standings import standings_of
+from robustatlas.report.words import is_worst_case_shown, verdict, worst_case_in_words
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result
-
-_KEPT = 16
-"""Runs that stay in memory; of more, each is read as often as it is looked at, four or five times."""
 
 _ENOUGH = 10
 """Models over which a correlation of attacks says something; of fewer it is shown by --explain."""
@@ -121,20 +115,20 @@ def compare(
         return
     _check(runs or [], save_reference)
     asked = parse_strength_of(headline, "--headline") or None
-    found = _Sides.of(runs or [], reference, weights, chosen_union, read_about(about), asked)
+    found = _Compared.from_runs(runs or [], reference, weights, chosen_union, read_about(about), asked)
     if form:
-        sys.stdout.write(getattr(found.comparison(), form)())
-        for note in found.shared.notes if form != "json" else ():  # which has them itself
+        sys.stdout.write(getattr(Comparison(found.numbers), form)())
+        for note in found.numbers.shared.notes if form != "json" else ():  # which has them itself
             typer.echo(visible_text(note), err=True)
         return
     console = Console(highlight=False)
     found.print(console, explain)
     if save_reference is not None:
-        if alone := next((side.table.unsearched for side in found.sides if side.table.unsearched), ()):
+        if alone := next((one.table.unsearched for one in found.numbers.models if one.table.unsearched), ()):
             raise UserError(f"--save-reference: {describe_unsearched(alone)}; a reference is of searched strengths.")
-        tables = {name: run.accuracies for name, run in zip(found.shared.names, found.seen, strict=True)}
-        given = {unmarked(name): tables[name] for name in found.shared.names}
-        _save(save_reference, runs or [], given, found.shared.results[0])
+        names = map(unmarked, found.numbers.shared.names)
+        given = dict(zip(names, found.accuracies, strict=True))
+        _save(save_reference, runs or [], given, found.numbers.shared.results[0])
         console.print(f"Reference: {safe(save_reference)}", soft_wrap=True)
 
 
@@ -147,102 +141,92 @@ def _form(**asked: bool) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Sides:
-    """The runs, in the order in which they are given."""
+class _Compared:
+    """The runs with their numbers, and what is known of the training of each."""
 
-    shared: Shared
-    held: Held | None
-    union: Mapping[str, float]
-    leads: Headline | None
-    seen: Sequence[_Seen]
-    sides: Sequence[Compared]
-    statistics: Sequence[Mapping[str, SampleStatistic]]
-    pairs: Sequence[Pair]
-    headline: Mapping[str, float] | None
+    numbers: SharedNumbers
+    trained_on: Sequence[Mapping[str, float] | None]
+    asks_worst_case: bool
 
     @classmethod
-    def of(
+    def from_runs(
         cls,
         runs: Sequence[Path],
         reference: str | None,
         weights: Path | None,
-        union: Mapping[str, float] | None,
+        worst_at: Mapping[str, float] | None,
         known: Mapping[str, About],
         headline: Mapping[str, float] | None = None,
-    ) -> _Sides:
-        results = Results(runs, kept=_KEPT)
-        shared = what_is_shared(results)
-        first, leading = shared.table(0), results[0]
-        at = union_strengths(first, union)
-        chosen = chosen_reference(reference, results, weights)
-        held = hold_against(first, chosen, leading.records.values(), leading.identity).require() if chosen else None
-        leads = headline_of(first, headline)
-        named = {} if leads is None else {_called(leads, at): leads.at}
-        seen = [_Seen.of(replace(shared.on(run), first=named), held, at, known) for run in range(len(runs))]
-        volumes = [attack for attack in shared.grid if all(volume_name(attack) in run.intervals for run in seen)]
-        sides = [replace(shared.on(run).with_volumes_of(volumes), first=named) for run in range(len(runs))]
-        statistics = [side.statistics(held, at) for side in sides]
-        pairs = pairs_of(statistics, [run.masked.keys() for run in seen])
-        return cls(shared, held, at, leads, seen, sides, statistics, pairs, headline)
+    ) -> _Compared:
+        """Read the runs and compute their numbers."""
+        chosen = choose_reference(reference, Results(runs, kept=KEPT), weights)
+        numbers = compare_runs(
+            runs, chosen or "none", _strengths_as_typed(worst_at), _strengths_as_typed(headline)
+        ).numbers
+        abouts = [model_facts(model.table, known) for model in numbers.models]
+        trained = [about.trained_on if about.tells_training else None for about in abouts]
+        return cls(numbers, trained, bool(worst_at))
 
-    def comparison(self) -> Comparison:
-        """For machines and papers."""
-        numbers = [{name: run.intervals[name] for name in self.statistics[0]} for run in self.seen]
-        masked = [run.masked for run in self.seen]
-        shared, data = self.shared, self.sides[0].table.data
-        return Comparison(data, shared.samples, shared.grid, shared.names, numbers, masked, self.pairs, shared.notes)
+    @property
+    def accuracies(self) -> list[AccuracyTable]:
+        """Accuracies of each model on what is shared."""
+        return [model.table.accuracies() for model in self.numbers.models]
 
     def print(self, console: Console, explain: bool) -> None:
-        """For people: the verdict, the numbers, the pairs."""
-        short = _introduce(console, self.shared, self.sides[0].table.data, self.held)
-        for name, side in zip(short, self.sides, strict=True):
-            if unsearched := upper_bound_status(side.table.unsearched):
+        """Print the verdict, the numbers, and the pairs."""
+        numbers, models = self.numbers, self.numbers.models
+        short = _introduce(console, numbers.shared, models[0].table.data, numbers.held)
+        for name, model in zip(short, models, strict=True):
+            if unsearched := upper_bound_status(model.table.unsearched):
                 console.print(f"[yellow]{safe(name)}[/yellow]: {safe(unsearched)}.")
-        for sentence in verdict(standings_of(replace(self.shared, names=tuple(short)), self.headline)):
+        for sentence in verdict(replace(standings_of(numbers), names=tuple(short))):
             console.print(f"[bold]{safe(sentence)}[/bold]")
-        _print_numbers(console, short, self.statistics[0], self.seen)
-        leading = _called(self.leads, self.union)
-        if self.leads is not None and leading == self.leads.words:
-            console.print(f"[dim]{safe(self.leads.explained(len(self.leads.at)))}[/dim]")
-        if "union accuracy" in self.statistics[0]:
-            console.print(f"[dim]union accuracy: all at once, at {named_points(self.union)}[/dim]")
-        _pairs.print_pairs(console, short, self.pairs, leading, explain)
-        for pair in self.pairs:
-            both = self.sides[pair.first], self.sides[pair.second]
+        shows_worst = self.asks_worst_case or explain or any(map(is_worst_case_shown, self._worst_cases))
+        labels = [label for label in numbers.labels if label != WORST or shows_worst]
+        _print_numbers(console, short, labels, models)
+        if shows_worst:
+            for name, worst in zip(short, self._worst_cases, strict=bool(self._worst_cases)):
+                console.print(f"[dim]{WORST} of {safe(name)}: {safe(worst_case_in_words(worst))}.[/dim]")
+        _pairs.print_pairs(console, short, numbers, labels, explain)
+        for pair in numbers.pairs:
+            both = models[pair.first], models[pair.second]
             _pairs.print_details(console, both, (short[pair.first], short[pair.second]), explain)
-        _pairs.print_bounds(console, short, self.sides)
-        agreement = _print_agreement(console, short, self.seen, self.held, explain)
+        _pairs.print_bounds(console, short, models)
+        agreement = self._print_agreement(console, short, explain)
         if explain:
-            _explain(console, self.statistics[0], bool(self.sides[0].volumes), agreement)
+            _explain(console, numbers.labels, bool(models[0].volumes), agreement)
+
+    @property
+    def _worst_cases(self) -> list[Number]:
+        return [model.numbers[WORST] for model in self.numbers.models if WORST in model.numbers]
+
+    def _print_agreement(self, console: Console, names: Sequence[str], explain: bool) -> bool:
+        """Print UAR under each attack if there is a reference, and how the attacks agree; return if that was said."""
+        models = zip(names, self.numbers.models, self.accuracies, self.trained_on, strict=True)
+        competing = [(name, table, trained) for name, model, table, trained in models if not masked(model.table)]
+        if not competing:
+            return False
+        kept, tables, trained = zip(*competing, strict=True)
+        found = agreement_of(tables, trained, self.numbers.held)
+        if found.uar:
+            _print_uar(console, kept, found)
+        told = found.correlation is not None and (explain or len(competing) >= _ENOUGH)
+        if told:
+            _print_correlation(console, found)
+        return told
 
 
-def _called(headline: Headline | None, union: Mapping[str, float]) -> str:
-    """What the number that comes first is called: the union accuracy keeps its name."""
-    if headline is None:
-        return "average accuracy"
-    return "union accuracy" if len(union) > 1 and headline.at == union else headline.words
+def _strengths_as_typed(strengths: Mapping[str, float] | None) -> dict[str, float] | None:
+    return None if strengths is None else strengths_as_typed(strengths)
 
 
-def _print_numbers(console: Console, names: Sequence[str], numbers: Iterable[str], seen: Sequence[_Seen]) -> None:
-    rows = [[safe(name), *(each.shown(name) for each in seen)] for name in numbers]
-    for part in tables_that_fit(["95 % intervals", *map(safe, names)], rows, console.width):
+def _print_numbers(
+    console: Console, names: Sequence[str], labels: Sequence[str], models: Sequence[ModelNumbers]
+) -> None:
+    """Print a row for each number and a column for each model."""
+    rows: list[list[str | Interval]] = [[safe(label), *(model.numbers[label] for model in models)] for label in labels]
+    for part in tables_of_numbers(["95 % intervals", *map(safe, names)], rows, console.width):
         console.print(part)
-
-
-def _print_agreement(
-    console: Console, names: Sequence[str], seen: Sequence[_Seen], held: Held | None, explain: bool
-) -> bool:
-    """UAR under each attack where there is a reference, and how the attacks agree; whether that was said."""
-    competing = [(name, run) for name, run in zip(names, seen, strict=True) if not run.why]
-    if not competing:
-        return False
-    found = agreement_of([run.accuracies for _, run in competing], [run.trained_on for _, run in competing], held)
-    if found.uar:
-        _print_uar(console, [name for name, _ in competing], found)
-    told = found.correlation is not None and (explain or len(competing) >= _ENOUGH)
-    if told:
-        _print_correlation(console, found)
-    return told
 
 
 def _compare_groups(
@@ -256,9 +240,9 @@ def _compare_groups(
 ) -> None:
     if runs or save_reference is not None:
         raise UserError("--group takes all runs, and makes no reference; leave the others, or --save-reference, out.")
-    results = {name: Results(found, kept=_KEPT) for name, found in _groups.parse_groups(given).items()}
-    everything = in_a_row(results)
-    groups = groups_of(results, chosen_reference(reference, everything, weights), union)
+    results = {name: Results(found, kept=KEPT) for name, found in _groups.parse_groups(given).items()}
+    everything = runs_of_groups(results)
+    groups = groups_of(results, choose_reference(reference, everything, weights), union)
     console = Console(highlight=False)
     console.print(_heading(groups.shared, everything[0].data))
     for note in groups.held.notes() if groups.held else ():
@@ -270,31 +254,6 @@ def _compare_groups(
         print_definitions(
             console, [*explained, *(["AH"] if any("AH" in name for name in numbers) else []), "trainings"]
         )
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What is kept of a run for the tables of all."""
-
-    intervals: Mapping[str, Interval]
-    accuracies: AccuracyTable
-    masked: Mapping[str, Mapping[str, float]]
-    why: str
-    trained_on: Mapping[str, float] | None
-
-    @classmethod
-    def of(
-        cls, run: Compared, held: Held | None, union: Mapping[str, float], about: Mapping[str, About] | None = None
-    ) -> _Seen:
-        intervals, invalid = run.intervals(held, union), masked(run.table)
-        why = why_masked(invalid) if invalid else ""
-        told = about_of(run.table, about or {})
-        trained = told.trained_on if told.tells_training else None
-        return cls(intervals, run.table.accuracies(), run.masked(intervals, held, union), why, trained)
-
-    def shown(self, name: str) -> str:
-        """A number in a cell, and below it what it is where it is masked."""
-        return f"{shown(self.intervals[name])}\n{MASKED}" if name in self.masked else shown(self.intervals[name])
 
 
 def _save(file: Path, runs: Sequence[Path], tables: Mapping[str, AccuracyTable], leading: Result) -> None:
@@ -354,7 +313,7 @@ def _print_uar(console: Console, models: Sequence[str], found: Agreement) -> Non
 def _print_correlation(console: Console, found: Agreement) -> None:
     assert found.correlation is not None
     console.print(f"\nDo the attacks agree? Correlation of {safe(found.over)}:")
-    for group in in_groups([5] * len(found.attacks), console.width - max(map(len, found.attacks)) - 6):
+    for group in column_groups([5] * len(found.attacks), console.width - max(map(len, found.attacks)) - 6):
         part = table("", *(str(column + 1) for column in group))
         for row, attack in enumerate(found.attacks):
             cells = ["" if k > row else f"{found.correlation[row, k]:.2f}".replace("nan", "-") for k in group]

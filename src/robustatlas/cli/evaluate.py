@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.console import Console
 
@@ -22,8 +22,8 @@ from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import counted, in_path
-from robustatlas.report.facts.points import searched_points
 from robustatlas.report.facts.rows import read_card
+from robustatlas.report.numbers.points import searched_points
 
 if TYPE_CHECKING:
     from robustatlas.data import Dataset
@@ -183,7 +183,7 @@ def evaluate(
 
     card, first = read_card(about) if about else {}, parse_strength_of(headline, "--headline")
     card |= {"name": name} if name else {}
-    wanted, how = parse_strengths(strengths or []), _precision(precision)
+    wanted, how = parse_strengths(strengths or []), cast("Precision", precision)
     asked = _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
     chosen = _asked.requested_attacks(_asked.attack_names(attacks, classifier), protocol, features)  # type: ignore[arg-type]
@@ -300,11 +300,3 @@ def _conclude(
     print_run(folder, console)
     if result.diagnosis is not None and result.diagnosis.has_doubts:
         print_what_to_do(folder, console)
-
-
-def _precision(given: str) -> Precision:
-    from robustatlas.models.classifier import Precision
-
-    if given not in get_args(Precision):
-        raise UserError(f"--precision {given} is not known; expected one of {', '.join(get_args(Precision))}.")
-    return cast(Precision, given)

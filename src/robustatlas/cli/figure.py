@@ -11,7 +11,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
 from robustatlas.common.wording import listed, shortened_apart, value_as_typed
-from robustatlas.report.facts import what_is_shared
+from robustatlas.report.facts import shared_of_runs
 from robustatlas.results.many import Results
 
 _LONGEST = 40
@@ -43,14 +43,14 @@ def figure(
     from robustatlas.metrics.figures import plot_panels, save_figure
 
     picture_kind(output)
-    shared = what_is_shared(Results(runs, kept=len(runs)))
+    shared = shared_of_runs(Results(runs, kept=len(runs)))
     asked = names_in(attacks) or list(shared.grid)
     if unknown := [attack for attack in asked if attack not in shared.grid]:
         different = [name for name in unknown if name in shared.unlike]
         why = "".join(f" The threat models of {name} differ: {shared.unlike[name]}." for name in different)
         raise UserError(f"The runs share no attack {listed(unknown)}; they share {listed(list(shared.grid))}.{why}")
     names = shortened_apart(shared.names, _LONGEST)
-    tables = [shared.on(run).table for run in range(len(runs))]
+    tables = [shared.table(run) for run in range(len(runs))]
     curves = {attack: {n: table.curve(attack) for n, table in zip(names, tables, strict=True)} for attack in asked}
     save_figure(
         plot_panels(curves, up_to={a: value_as_typed(a, shared.grid[a][-1]) for a in asked}, error=error), output

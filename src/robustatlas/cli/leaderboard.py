@@ -16,7 +16,7 @@ from robustatlas.common.escaping import visible_text
 from robustatlas.common.wording import in_shell, some
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, is_about
-from robustatlas.report.facts import chosen_reference
+from robustatlas.report.facts import choose_reference
 from robustatlas.results.many import Results
 
 PUBLISHED = "multirobustbench-cifar10"
@@ -66,7 +66,7 @@ def build(
     from robustatlas.report.leaderboard import build_leaderboard
 
     results = Results(runs or ())
-    chosen = chosen_reference(reference if results else reference or PUBLISHED, results, weights)
+    chosen = choose_reference(reference if results else reference or PUBLISHED, results, weights)
     steadiness = _runs.steadiness(alpha, None)
     most = {} if steadiness is None else {"alpha": steadiness.alpha}
     page = build_leaderboard(results, output, chosen, about=about, title=title, **most)

@@ -17,7 +17,7 @@ from robustatlas.common.wording import MASKED, beside_masked, listed, why_masked
 from robustatlas.outcomes import merge as merge_runs
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.merge import join_best_known
-from robustatlas.report.facts.comparison import distinct_names, subject_of
+from robustatlas.report.numbers.shared import distinct_names, subject_of
 from robustatlas.results.result import Result, load_result
 
 Output = Annotated[Path, OUTPUT.option("DIR", "Directory of the joined run, a new one.", "--output", "-o")]
@@ -37,7 +37,7 @@ def merge(runs: _runs.Joined, output: Output) -> None:
     joined = merge_runs(runs, output)
     console = Console(highlight=False)
     try:
-        print_accuracies(Result.of_run(joined), console)
+        print_accuracies(Result.from_run(joined), console)
     except UserError as error:  # the attacks have no sample in common yet
         console.print(safe(str(error)))
     print_run(output, console)
@@ -56,7 +56,7 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
     ```
     """
     output = named(output)
-    merged = Result.of_run(join_best_known(runs, output))
+    merged = Result.from_run(join_best_known(runs, output))
     rows = table("optimality, 0 to 1", *map(safe, merged.attacks))
     loaded = [load_result(run) for run in runs]
     for run, result in zip(runs, loaded, strict=True):

@@ -9,7 +9,7 @@ from robustatlas.cli import _runs
 from robustatlas.cli._help import DATA, MODEL, OUTPUT
 from robustatlas.cli._options import parse_strength_of
 from robustatlas.common.escaping import visible_text
-from robustatlas.report.facts import chosen_reference
+from robustatlas.report.facts import choose_reference
 from robustatlas.report.facts.rows import read_about
 from robustatlas.report.gate import Requirement, asks_for_verdict
 from robustatlas.results.result import load_result
@@ -72,7 +72,7 @@ def report(
     page = build_report(
         results,
         output,
-        reference=chosen_reference(reference, results),
+        reference=choose_reference(reference, results),
         trained_on=known,
         data=None if data is None else load_dataset(data),
         headline=parse_strength_of(headline, "--headline") or None,

@@ -4,7 +4,7 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +17,18 @@ from robustatlas.cli._accuracies import print_provenance, print_table
 from robustatlas.cli._card import print_strips
 from robustatlas.cli._help import OUTPUT, FullHelp
 from robustatlas.cli._options import parse_strength_of
-from robustatlas.cli._terminal import print_definitions, safe, shell_lines, shown, table, tables_that_fit
+from robustatlas.cli._terminal import (
+    number_cell,
+    print_definitions,
+    safe,
+    shell_lines,
+    table,
+    tables_of_numbers,
+    tables_that_fit,
+)
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.wording import (
-    MASKED,
     UPPER_BOUND,
     beside_masked,
     counts,
@@ -34,18 +41,17 @@ from robustatlas.common.wording import (
     text_as_typed,
     value_as_typed,
 )
-from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import of_attack, of_model
-from robustatlas.outcomes.bounds import UPPER_BOUND_ONLY
-from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import in_levels, read_strength, strengths_as_typed
-from robustatlas.report.facts import Beside, RunFacts, chosen_reference, facts_of, hold_against
+from robustatlas.report.facts import Beside, RunFacts, choose_reference, facts_of, hold_against
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
-from robustatlas.report.facts.steadiness import Steadiness
+from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.in_latex import run_in_latex
-from robustatlas.report.words import WITHOUT, findings, judged_of
+from robustatlas.report.numbers.number import CERTIFIED, CLEAN, ROBUST, TYPICAL, WORST, Number
+from robustatlas.report.numbers.steadiness import Steadiness
+from robustatlas.report.words import WITHOUT, findings, worst_case_in_words
 from robustatlas.report.words import headline as headline_in_words
 from robustatlas.results.result import Result, load_result
 
@@ -92,11 +98,11 @@ def show(
     training = None if asked is None else strengths_as_typed(asked)
     attacks = parse_strength_of(union, "--union") or None
     result = load_result(run)
-    chosen = chosen_reference(reference, [result], weights)
+    chosen = choose_reference(reference, [result], weights)
     first = parse_strength_of(headline, "--headline") or None
-    facts = chosen_facts(result, chosen or "none", training, attacks, _runs.steadiness(alpha, difficulty), first)
+    facts = load_facts(result, chosen or "none", training, attacks, _runs.steadiness(alpha, difficulty), first)
     if as_json:
-        sys.stdout.write(json.dumps(facts.to_dict(), indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(run_as_json(facts), indent=1, allow_nan=False) + "\n")
     elif as_csv:
         _write_csv(facts)
     elif as_latex:
@@ -104,7 +110,7 @@ def show(
     else:
         console = Console(highlight=False)
         console.print(f"[bold]{safe(facts.name)}[/bold]: {safe(headline_in_words(facts))}")
-        print_table(result, console, every=every, explain=explain)
+        print_table(result, facts.numbers, console, every=every, explain=explain)
         print_judgement(facts, console)
         for certified in facts.certified:
             console.print(safe(certified.sentence))
@@ -118,7 +124,7 @@ def show(
             console.print("[dim]Every number, and what it means: --explain. Every strength: --all.[/dim]")
 
 
-def chosen_facts(
+def load_facts(
     result: Result,
     reference: str | Reference | None = None,
     trained_on: Mapping[str, float] | None = None,
@@ -127,7 +133,7 @@ def chosen_facts(
     headline: Mapping[str, float] | None = None,
 ) -> RunFacts:
     """The facts of a run, held against the reference that is asked for (by default the one that fits)."""
-    chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, [result])
+    chosen = reference if isinstance(reference, Reference) else choose_reference(reference, [result])
     if trained_on is not None:
         _check_trained_on(trained_on, chosen)
     if chosen:
@@ -175,11 +181,11 @@ def print_facts(
     """
     names = ["clean accuracy", "average accuracy", "median size", "curve area", "interval"]
     console.print(_overall(facts))
-    if facts.union:
-        names.append("union accuracy")
-        console.print(f"[dim]union accuracy: all at once, at {named_points(facts.union_at)}[/dim]")
+    if facts.worst:
+        names.append(WORST)
+        console.print(f"[dim]{WORST}: {safe(worst_case_in_words(facts.worst))}.[/dim]")
     names += [metric.name for metric in of_model() if any(name.startswith(metric.name) for name in facts.own)]
-    console.print(*_by_attack(facts, console.width))
+    console.print(*_attack_tables(facts, console.width))
     if any(attack.frontier for attack in facts.attacks):
         names.append("AH")
         console.print(*_hypervolumes(facts, console.width))
@@ -210,11 +216,6 @@ def _print_kinds(facts: RunFacts, console: Console) -> None:
             console.print(rows)
 
 
-def named_points(strengths: Mapping[str, float]) -> str:
-    """Such as `linf@0.1, l2@0.5`."""
-    return safe(", ".join(f"{attack}@{strength(most, of=attack)}" for attack, most in strengths.items()))
-
-
 def _print_against(facts: ReferenceFacts, console: Console, trained_on: Mapping[str, float] | None) -> list[str]:
     """Print the numbers that the reference gives; their names."""
     for note in facts.held.notes():
@@ -222,7 +223,7 @@ def _print_against(facts: ReferenceFacts, console: Console, trained_on: Mapping[
             console.print(safe(note))
     rows = table(f"against {safe(facts.name)}", "")
     for name, number in facts.numbers.items():
-        rows.add_row(marked(name, facts.masked), beside_masked(shown(number), facts.masked))
+        rows.add_row(marked(name, facts.masked), number_cell(number))
     names = [*facts.numbers, "UAR"]
     has_ratios = any(name.startswith("CR") for name in facts.numbers)
     if has_ratios:
@@ -268,36 +269,27 @@ def _print_field(beside: Beside, console: Console) -> None:
 
 def _overall(facts: RunFacts) -> Table:
     rows = table("", "% of samples, with 95 % interval")
-    known: list[tuple[str, Interval | None, Collection[str] | None]] = [
-        ("clean accuracy", facts.clean, ()),
-        ("clean rejected", facts.rejected, ()),
-        ("average accuracy", facts.average, judged_of(facts)),
-        ("union accuracy", facts.union, facts.union_at),
-        *((name, number, None) for name, number in facts.own.items()),
-    ]
-    for name, number, rests in known:
+    known = (facts.clean, facts.rejected, facts.average, facts.worst, *facts.own.values())
+    for number in known:
         if number is not None:
-            why = masked(facts, rests)
-            rows.add_row(marked(name, why), beside_masked(shown(number), why))
+            rows.add_row(number.what, number_cell(number))
     return rows
 
 
-def _by_attack(facts: RunFacts, width: int) -> list[Table]:
+def _attack_tables(facts: RunFacts, width: int) -> list[Table]:
     present = [metric.name for metric in of_attack() if any(metric.name in attack.against for attack in facts.attacks)]
     headings = ["attack", "average\naccuracy", "median\nsize", "curve\narea", *present]
-    headings += [""] if facts.invalid else []
     rows = [
         [
             safe(marked(attack.attack, attack.attack in facts.invalid)),
-            shown(attack.average),
-            size(attack.quartiles[1], of=attack.attack),
+            attack.average or "-",
+            size(attack.median.value, of=attack.attack),
             "-" if attack.area is None else f"{attack.area:.1f}",
             *(f"{attack.against[name].value:.1f}" if name in attack.against else "-" for name in present),
-            *([MASKED if masked(facts, [attack.attack]) else ""] if facts.invalid else []),
         ]
         for attack in facts.attacks
     ]
-    return tables_that_fit(headings, rows, width)
+    return tables_of_numbers(headings, rows, width)
 
 
 def _query_tables(facts: RunFacts) -> list[Table]:
@@ -308,7 +300,7 @@ def _query_tables(facts: RunFacts) -> list[Table]:
             "% broken, with 95 % interval",
         )
         for limit, success in zip(found.limits, found.success, strict=True):
-            rows.add_row(f"{limit:,}", shown(success))
+            rows.add_row(f"{limit:,}", number_cell(success))
         tables.append(rows)
     return tables
 
@@ -322,7 +314,7 @@ def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
             rows.append(
                 [
                     safe(marked(attack.attack, attack.attack in facts.invalid)),
-                    beside_masked(shown(attack.frontier.volume, ".3f"), masked(facts, [attack.attack])),
+                    number_cell(attack.frontier.volume, 3),
                     f"{volume.std:.3f}",
                     str(volume.levels),
                     f"<= {volume.error_bound:.3f}",
@@ -333,38 +325,25 @@ def _hypervolumes(facts: RunFacts, width: int) -> list[Table]:
 
 
 def _write_csv(facts: RunFacts) -> None:
-    """A row for each attack and strength; certified accuracies in a column of their own, where there are such."""
-    rows: dict[tuple[str, float], list[float | str | None]] = {
-        ("clean", 0.0): [facts.clean.value, facts.clean.low, facts.clean.high]
+    """Print a row for each attack and strength; certified accuracies have a column, if there are any."""
+    numbers = facts.numbers
+    accuracies = {_place(number): number for number in (*numbers.select(CLEAN), *numbers.select(ROBUST))}
+    more = {
+        name: {_place(number): number.value for number in numbers.select(what)}
+        for name, what in (("typical", TYPICAL), ("certified", CERTIFIED))
     }
-    typical: dict[tuple[str, float], float] = {}
-    for attack in facts.attacks:
-        for at, entry in zip(attack.strengths.tolist(), attack.accuracy or (), strict=bool(attack.accuracy)):
-            rows[attack.attack, at] = [entry.value, entry.low, entry.high]
-        for at, entry in zip(attack.strengths.tolist(), attack.typical or (), strict=bool(attack.typical)):
-            typical[attack.attack, at] = entry.value
-    columns = ["attack", "strength", "accuracy", "low", "high"]
-    unsearched = {(attack.attack, at) for attack in facts.attacks for at in attack.unsearched}
-    if facts.invalid or unsearched:
-        columns.append("note")
-        bound = {at: UPPER_BOUND_ONLY if (at[0], value_as_typed(*at)) in unsearched else None for at in rows}
-        rows = {at: [*rows[at], MASKED if masked(facts, at[:1]) else bound[at]] for at in rows}
-    if typical:
-        columns.append("typical")
-        rows = {at: [*rows[at], typical.get(at)] for at in rows}
-    if facts.certified:
-        columns.append("certified")
-        least = {
-            (certified.row, strength): entry.value
-            for certified in facts.certified
-            for strength, entry in zip(certified.strengths, certified.accuracy, strict=True)
-        }
-        empty = [None] * (len(columns) - 3)
-        rows = {at: [*rows.get(at, empty), least.get(at)] for at in rows | dict.fromkeys(least)}
+    columns = [name for name, values in more.items() if values]
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows(
-        [columns, *([attack, value_as_typed(attack, at), *values] for (attack, at), values in rows.items())]
-    )
+    writer.writerow(["attack", "strength", "accuracy", "low", "high", "status", *columns])
+    for place in dict.fromkeys([*accuracies, *more["certified"]]):
+        known = accuracies.get(place)
+        cells = [known.value, known.low, known.high, known.status.value] if known else [None] * 4
+        writer.writerow([place[0], value_as_typed(*place), *cells, *(more[name].get(place) for name in columns)])
+
+
+def _place(number: Number) -> tuple[str, float]:
+    """Return the attack and the strength of an accuracy."""
+    return (number.attack, number.strength) if number.at else ("clean", 0.0)
 
 
 def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | None) -> None:

@@ -90,7 +90,7 @@ def study(
     if file is None:
         raise UserError("No study is given; give a file, or a name that 'robustatlas study --list' shows.")
     if show:
-        typer.echo(studies.text_of(file)[1], nl=False)
+        typer.echo(studies.study_text(file)[1], nl=False)
         return
     what = studies.read_study(file, size)
     folder = out or Path("studies", "-".join(filter(None, (what.name, what.size))))
@@ -108,7 +108,7 @@ def study(
     share = share_here(part)
     with end_on_interrupt(lambda: f"Stopped. What is done is kept in {folder}; the same command goes on from there."):
         done = studies.study(what, folder, only=only or (), part=share, device=device, progress=True)
-    _print(done, [step.name for step in studies.chosen(studies.steps_of(what), only or ())])
+    _print(done, [step.name for step in studies.select_steps(studies.steps_of(what), only or ())])
 
 
 def _print_differences(found: Differences) -> None:

@@ -368,7 +368,7 @@ def unmarked(name: str) -> str:
     return name.removesuffix(f" {MARK}")
 
 
-MASKED = "masked: upper bound only"
+MASKED = "upper bound only"
 """Beside a number that may not compete: it rests on attacks whose gradients the model does not give, or gives
 falsely."""
 
@@ -377,7 +377,7 @@ def beside_masked(number: str, masked: object) -> str:
     """A number, and what it is where something is ``masked``.
 
     >>> beside_masked("82.5", ["linf"]), beside_masked("82.5", [])
-    ('82.5, masked: upper bound only', '82.5')
+    ('82.5, upper bound only', '82.5')
     """
     return f"{number}, {MASKED}" if masked else number
 

@@ -35,7 +35,7 @@ def starting_points(
         return select(size.isfinite(), _kick_example(run, problem, take(records.best_theta, rows), size), theta), None
     if schedule.shared is not None:
         lowest = schedule.shared.lowest(records.margins[rows], rows, schedule.source(rows))
-        return threat.project(x, lowest, problem.epsilon), None
+        return select(schedule.warm[rows], threat.project(x, lowest, problem.epsilon), theta), None
     warm = schedule.warm[rows] & records.best_size[rows].isfinite()
     return select(warm, threat.project(x, take(records.best_theta, rows), problem.epsilon), theta), ~warm
 

@@ -50,7 +50,7 @@ def evaluate_request(model: Model, data: Data, request: Request) -> Result:
                 _diagnose_after(run, ready, question)
         grids = {attack.name: attack.strengths for attack in ready.attacks}
         mine = request.part_mask(len(ready.samples.index))
-        result = Result.of_run(run, list(grids), ready.samples.index[mine], grids)
+        result = Result.from_run(run, list(grids), ready.samples.index[mine], grids)
         for attack in ready.attacks:
             if sentence := _sentence_on_rejections(result, attack):
                 show_warning(ready.display, sentence)

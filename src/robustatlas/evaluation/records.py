@@ -57,7 +57,7 @@ def attack_record(
     if attack.typical:
         protocol["typical"] = {"draws": attack.typical}
     if attack.threat.chooses:
-        protocol["chosen"] = "by each run that begins anew"
+        protocol["draws_chosen"] = "per-run"  # each run that begins anew chooses among draws of its own
     if model is not None and model.remedy:
         protocol["remedy"] = model.remedy
     if attack.errors != "accepted":

@@ -25,9 +25,10 @@ from robustatlas.metrics.curves import Band, Crossing, RobustnessCurve, envelope
 from robustatlas.metrics.differences import chance_of_difference, paired_differences
 from robustatlas.metrics.hypervolume import (
     AdversarialHypervolume,
+    ConvergenceRate,
     adversarial_hypervolume,
+    convergence_rate,
     hypervolume_at_levels,
-    hypervolume_limit,
     normalised_cross_entropy,
 )
 from robustatlas.metrics.interclass import InterclassDistances, interclass_distances
@@ -52,6 +53,7 @@ __all__ = [
     "AdversarialHypervolume",
     "Audited",
     "Band",
+    "ConvergenceRate",
     "Crossing",
     "InOut",
     "InterclassDistances",
@@ -76,10 +78,10 @@ __all__ = [
     "competitiveness_in_out",
     "competitiveness_ratio",
     "confidence_intervals",
+    "convergence_rate",
     "envelope",
     "holm",
     "hypervolume_at_levels",
-    "hypervolume_limit",
     "interclass_distances",
     "local_optimality",
     "mcnemar",

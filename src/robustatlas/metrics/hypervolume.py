@@ -147,31 +147,63 @@ def hypervolume_at_levels(margins: ArrayLike, clean_margin: ArrayLike | None = N
     }
 
 
-def hypervolume_limit(by_levels: Mapping[int, float]) -> tuple[float, float]:
-    """What the mean hypervolume tends to with more levels: the limit h and c of h - c / L, by least squares.
+@dataclass(frozen=True)
+class ConvergenceRate:
+    """Fit of the error e(N) of the hypervolume at N levels.
+
+    Attributes:
+        factor: c of the fit c / N, by least squares.
+        slope: of log e over log N, by least squares; NaN where fewer than two errors are above 0.
+    """
+
+    factor: float
+    slope: float
+
+
+def convergence_rate(by_levels: Mapping[int, float]) -> ConvergenceRate:
+    """Fit how the error of the hypervolume falls with the number of levels; the largest number stands for the integral.
 
     Args:
-        by_levels: number of levels L -> mean hypervolume, as :func:`hypervolume_at_levels` gives it.
+        by_levels: number of levels N -> mean hypervolume, as :func:`hypervolume_at_levels` gives it.
 
     Returns:
-        h and c.
+        the fit.
 
     Raises:
         UserError: fewer than two numbers of levels.
 
-    Source: after Guo et al. 2024, equation 8 and Figure 5, who take 20 levels for the integral and fit the slope alone;
-    that both are fitted is ours. A right sum of a falling function is below its integral by c / L.
+    Source: Guo et al. 2024, section V-G and Figure 5: the error against N = 20, with the bound of equation 8, whose
+    constant is fitted by least squares. The slope is ours.
 
     Example:
-        >>> limit, slope = hypervolume_limit({1: 0.25, 2: 0.375, 4: 0.4375})
-        >>> round(limit, 6), round(slope, 6)
-        (0.5, 0.25)
+        >>> convergence_rate({1: 0.2, 2: 0.4, 20: 0.6}).slope
+        -1.0
     """
-    if len(by_levels) < 2:
-        raise UserError("A limit needs the hypervolume at two numbers of levels at least; evaluate at more levels.")
-    levels, means = (np.array(values, dtype=np.float64) for values in zip(*sorted(by_levels.items()), strict=True))
-    limit, slope = np.linalg.lstsq(np.stack([np.ones_like(levels), -1 / levels], 1), means)[0]
-    return float(limit), float(slope)
+    errors = hypervolume_errors(by_levels)
+    if not errors:
+        raise UserError("The error needs the hypervolume at two numbers of levels at least; evaluate at more levels.")
+    levels, found = (np.array(values, dtype=np.float64) for values in zip(*errors.items(), strict=True))
+    factor = float((found / levels).sum() / (1 / levels**2).sum())
+    above = found > 0
+    slope = np.polyfit(np.log(levels[above]), np.log(found[above]), 1)[0] if above.sum() > 1 else np.nan
+    return ConvergenceRate(factor, round(float(slope), 12))
+
+
+def hypervolume_errors(by_levels: Mapping[int, float]) -> dict[int, float]:
+    """Return the error of the mean hypervolume at each number of levels against the largest one, which is left out.
+
+    Args:
+        by_levels: number of levels N -> mean hypervolume.
+
+    Returns:
+        N -> absolute difference to the hypervolume at the largest N.
+
+    Example:
+        >>> hypervolume_errors({1: 0.25, 2: 0.375, 4: 0.5})
+        {1: 0.25, 2: 0.125}
+    """
+    finest = max(by_levels, default=0)
+    return {count: abs(by_levels[finest] - by_levels[count]) for count in sorted(by_levels) if count != finest}
 
 
 def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArray[np.float64]:

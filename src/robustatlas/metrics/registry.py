@@ -68,8 +68,9 @@ _ALL = (
     ),
     Metric(
         "median size",
-        "Size of perturbation at which half of all samples are misclassified; 'never' where an attack does not get "
-        "that far. From the robustness curve R(size): the share of samples with an adversarial example no larger.",
+        "Size at which half of the samples that are right without a change are wrong, which halves the clean accuracy; "
+        "'never' where an attack does not get that far. From the robustness curve R(size): the share of samples with "
+        "an adversarial example no larger.",
     ),
     Metric(
         "curve area",

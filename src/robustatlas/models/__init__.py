@@ -1,6 +1,6 @@
-"""Where models come from, and any of them as one thing, the Classifier; architectures and defenses.
+"""Sources of models, and any model as one thing, the Classifier; architectures and defenses.
 
-What is named here is imported when it is first used: the names of all sources can be had without torch.
+The names of this module are imported when they are first used: the names of all sources can be had without torch.
 """
 
 from importlib import import_module

@@ -20,7 +20,7 @@ BUILTIN_MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 def load_builtin(name: str) -> nn.Module:
-    """A shipped model with its weights."""
+    """Load a shipped model with its weights."""
     if name not in BUILTIN_MODELS:
         raise UserError(f"There is no built-in model {name!r}; there are {', '.join(BUILTIN_MODELS)}.")
     with seeded(0):  # the weights that are drawn first are replaced, and the caller's random numbers are not

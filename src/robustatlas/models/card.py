@@ -49,7 +49,7 @@ class TrainingIdentity(_Record):
     processes: int = 1
 
     def differences(self, given: TrainingIdentity) -> list[str]:
-        """A phrase for each thing in which ``given`` differs: 'seed: 0 there, 1 given'."""
+        """Return a phrase for each field in which ``given`` differs: 'seed: 0 there, 1 given'."""
         return list(differences(self.model_dump(mode="json"), given.model_dump(mode="json"), "there"))
 
 
@@ -105,7 +105,7 @@ class Card(_Record):
 
 
 def read_card(folder: str | Path) -> Card:
-    """The card in ``folder``, or in a file.
+    """Read the card in ``folder``, or in a file.
 
     Args:
         folder: the folder of a training, or its ``card.json``.
@@ -137,8 +137,8 @@ def read_card(folder: str | Path) -> Card:
         raise UserError(f"{path} is not a valid model card: {field}: {first['msg']}.") from error
 
 
-def here() -> dict[str, Any]:
-    """Versions, machine and time of this process, as fields of a card."""
+def training_circumstances() -> dict[str, Any]:
+    """Return versions, machine and time of this process, as fields of a card."""
     versions = {"robustatlas": __version__} | {package: metadata.version(package) for package in ("torch", "numpy")}
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

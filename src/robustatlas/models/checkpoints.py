@@ -1,4 +1,4 @@
-"""What is in a file of weights, and how its names become those of a network. Nothing is unpickled."""
+"""The content of files of weights under the names of a network. Nothing is unpickled."""
 
 import pickle
 import re
@@ -26,9 +26,13 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Fitted:
-    """Weights under the names of a network. ``tensors``: what to load; names of the network that are missing here keep
-    what they hold. ``notes``: what was done to make them fit. ``mean``, ``std``: the normalisation in the file that the
-    network has no place for."""
+    """Weights under the names of a network.
+
+    Attributes:
+        tensors: the tensors to load; names of the network that are missing here keep what they hold.
+        notes: sentences on the changes that made them fit.
+        mean, std: the normalisation in the file that the network has no place for.
+    """
 
     tensors: dict[str, Tensor]
     notes: tuple[str, ...] = ()
@@ -37,13 +41,17 @@ class Fitted:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The named tensors of a ``.safetensors`` file, or of a file of ``torch.save``: a state dict, also under one of the
-    keys by which checkpoints of trainers keep it."""
+    """Read the named tensors of a ``.safetensors`` file, or of a file of ``torch.save``.
+
+    The file holds a state dict, or keeps it under one of the keys that checkpoints of trainers use.
+    """
     content = content_of(path)
     while isinstance(content, dict) and (
         taken := next((key for key in _WRAPPERS if isinstance(content.get(key), dict)), None)
     ):
-        _tell_of(path, taken, [key for key in content if key != taken and _alike(content[taken], content[key])])
+        _warn_of_other_weights(
+            path, taken, [key for key in content if key != taken and _has_same_shapes(content[taken], content[key])]
+        )
         content = content[taken]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise UserError(f"{path} does not hold a state dict (names to tensors); save model.state_dict().")
@@ -51,7 +59,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def content_of(path: Path) -> Any:
-    """Whatever a file of weights holds."""
+    """Read whatever a file of weights holds."""
     if not path.is_file():
         raise UserError(f"There is no weights file {path}; give the path of a .safetensors or .pt file.")
     try:
@@ -68,15 +76,15 @@ def content_of(path: Path) -> Any:
         ) from error
 
 
-def _alike(taken: Mapping[str, Any], other: Any) -> bool:
-    """Whether another entry of a checkpoint could be the weights of the same network, such as their averages."""
+def _has_same_shapes(taken: Mapping[str, Any], other: Any) -> bool:
+    """Return True if another entry of a checkpoint could be weights of the same network, such as their averages."""
     if not isinstance(other, Mapping):
         return False
     mine, its = (Counter(tuple(v.shape) for v in each.values() if isinstance(v, Tensor)) for each in (taken, other))
     return bool(mine) and mine <= its
 
 
-def _tell_of(path: Path, taken: str, others: Sequence[str]) -> None:
+def _warn_of_other_weights(path: Path, taken: str, others: Sequence[str]) -> None:
     if others:
         left = " and ".join(map(repr, others))
         warn(
@@ -86,7 +94,7 @@ def _tell_of(path: Path, taken: str, others: Sequence[str]) -> None:
 
 
 def fit(tensors: Tensors, own: Tensors, optional: Collection[str], path: Path, what: str) -> Fitted:
-    """The ``tensors`` of the file ``path`` under the names of ``own``, the state of the network ``what``.
+    """Return the ``tensors`` of the file ``path`` under the names of ``own``, the state of the network ``what``.
 
     A prefix that trainers put before all names is dropped, with what lies outside. A normalisation in the file that the
     network has no place for is handed back. One that the file lacks stays the network's, where ``optional`` (its
@@ -95,11 +103,11 @@ def fit(tensors: Tensors, own: Tensors, optional: Collection[str], path: Path, w
     kept = [n for n in own if n in optional and (n in (*_MEANS, *_DEVIATIONS) or n.endswith(_COUNTERS))]
     needed = [name for name in own if name not in kept]
     prefix, others = _prefix(tensors, needed, path, what)
-    _tell_of(path, prefix, others)
+    _warn_of_other_weights(path, prefix, others)
     inside = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
     extra = {name: value for name, value in inside.items() if name not in own}
     outside = {name: value for name, value in tensors.items() if not name.startswith(prefix)}
-    normalisation = {name: value for name, value in (outside | extra).items() if _normalises(name, value)}
+    normalisation = {name: value for name, value in (outside | extra).items() if _is_normalisation(name, value)}
     problems = [
         *_listed("missing", [name for name in needed if name not in inside]),
         *_listed("not in the model", [name for name in extra if name not in normalisation]),
@@ -135,7 +143,7 @@ def fit(tensors: Tensors, own: Tensors, optional: Collection[str], path: Path, w
 
 
 def _prefix(tensors: Tensors, needed: Sequence[str], path: Path, what: str) -> tuple[str, list[str]]:
-    """The prefix under which ``tensors`` hold all of ``needed``, and others under which they do, too."""
+    """Return the prefix under which ``tensors`` hold all of ``needed``, and the other prefixes that do, too."""
     if not needed:
         return "", []
     beginnings = {name.removesuffix(needed[0]) for name in tensors if f".{name}".endswith(f".{needed[0]}")}
@@ -153,7 +161,7 @@ def _prefix(tensors: Tensors, needed: Sequence[str], path: Path, what: str) -> t
     return next((p for p in ("module.", "model.") if tensors and all(name.startswith(p) for name in tensors)), ""), []
 
 
-def _normalises(name: str, tensor: Tensor) -> bool:
+def _is_normalisation(name: str, tensor: Tensor) -> bool:
     return name in (*_MEANS, *_DEVIATIONS) and tensor.is_floating_point() and tensor.squeeze().dim() <= 1
 
 

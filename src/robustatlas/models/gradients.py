@@ -12,8 +12,10 @@ Function = Callable[[Tensor], Tensor]
 
 
 def straight_through(function: Function) -> Function:
-    """``function``, with the gradient of the identity: for rounding, compressing, denoising, which hardly change the
-    input but whose gradient is useless. Attacks then see through them instead of stalling in front.
+    """Return ``function`` with the gradient of the identity.
+
+    It is for rounding, compressing and denoising, which hardly change the input but whose gradient is useless. Attacks
+    then see through them instead of stalling in front.
 
     Args:
         function: a tensor to one of the same shape; it may leave torch meanwhile.
@@ -36,7 +38,7 @@ def straight_through(function: Function) -> Function:
 
 
 def surrogate(function: Function, approximation: Function) -> Function:
-    """``function``, with the gradient of ``approximation``.
+    """Return ``function`` with the gradient of ``approximation``.
 
     Args:
         function: a tensor to a tensor, computed forward; it may leave torch meanwhile.
@@ -56,7 +58,7 @@ def surrogate(function: Function, approximation: Function) -> Function:
         tensor([2.5000])
     """
 
-    def through(x: Tensor) -> Tensor:
+    def combined(x: Tensor) -> Tensor:
         with torch.no_grad():
             exact = function(x.detach())
         if not (x.requires_grad and torch.is_grad_enabled()):
@@ -71,11 +73,11 @@ def surrogate(function: Function, approximation: Function) -> Function:
         replaced: Tensor = _Replaced.apply(smooth, exact.to(smooth.dtype))  # type: ignore[no-untyped-call]
         return replaced
 
-    return through
+    return combined
 
 
 class _Replaced(torch.autograd.Function):
-    """The second; the gradient goes to the first."""
+    """Returns the second argument; the gradient goes to the first."""
 
     @staticmethod
     def forward(ctx: Any, smooth: Tensor, exact: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def load_model(
     name: str | None = None,
     arguments: Mapping[str, Any] = _NONE,
 ) -> Classifier:
-    """The model that ``source`` names, ready: on its device, in eval mode, with its weights and its normalisation.
+    """Load the model that ``source`` names: on its device, in eval mode, with its weights and its normalisation.
 
     Args:
         source: ``path/file.py:function``, ``package.module:function``, or a name behind one of
@@ -41,8 +41,8 @@ def load_model(
         mean, std: the normalisation, in place of the one that the function or the weights bring.
         device: where to run; default: where the function put it.
         precision: ``"float32"``, ``"tf32"`` or ``"bfloat16"``, see :class:`Classifier`.
-        name: what reports call it; default: ``source``.
-        arguments: what the function is called with, or settings of the source, such as ``{"pretrained": False}``.
+        name: its name in reports; default: ``source``.
+        arguments: arguments of the function, or settings of the source, such as ``{"pretrained": False}``.
 
     Returns:
         The classifier; ``.net``, ``.mean``, ``.std`` are its parts, ``.origin`` says where it came from, and ``.notes``
@@ -65,12 +65,12 @@ def load_model(
     settings = dict(arguments)
     if weights is not None and found.pretrains:
         settings.setdefault("pretrained", False)
-    net, *own = _parts(found.made(settings), source)
-    fitted = _loaded(net, weights, source) if weights is not None else Fitted({})
+    net, *own = _parts(found.make_model(settings), source)
+    fitted = _load_into(net, weights, source) if weights is not None else Fitted({})
     made = net.origin if isinstance(net, Classifier) and net.origin is not None else Origin(source)
     notes = [*made.notes, *fitted.notes]
-    used_mean = _chosen("mean", source, mean, own[0], fitted.mean, notes)
-    used_std = _chosen("std", source, std, own[1], fitted.std, notes)
+    used_mean = _choose_statistic("mean", source, mean, own[0], fitted.mean, notes)
+    used_std = _choose_statistic("std", source, std, own[1], fitted.std, notes)
     module = net.net if isinstance(net, Classifier) else net
     if isinstance(module, nn.Module):
         _to_eval_mode(module)
@@ -83,13 +83,13 @@ def load_model(
 
 
 def _to_eval_mode(net: nn.Module) -> None:
-    """As ``net.eval()``, which exported programs do not have."""
+    """Set each module to eval mode; exported programs have no ``eval()`` themselves."""
     for module in net.modules():
         module.training = False
 
 
 def _parts(made: Any, source: str) -> tuple[nn.Module | Classifier, Any, Any]:
-    """The model that a function returned, and its mean and deviation."""
+    """Return the model that a function returned, and its mean and deviation."""
     if isinstance(made, Classifier):
         return made, made.mean, made.std
     if isinstance(made, nn.Module):
@@ -104,7 +104,7 @@ def _parts(made: Any, source: str) -> tuple[nn.Module | Classifier, Any, Any]:
     )
 
 
-def _loaded(net: nn.Module | Classifier, weights: str | Path, source: str) -> Fitted:
+def _load_into(net: nn.Module | Classifier, weights: str | Path, source: str) -> Fitted:
     module: nn.Module | Callable[[Tensor], Any] = net.net if isinstance(net, Classifier) else net
     if not isinstance(module, nn.Module):
         raise UserError(
@@ -113,8 +113,10 @@ def _loaded(net: nn.Module | Classifier, weights: str | Path, source: str) -> Fi
     return load_weights(module, weights)
 
 
-def _chosen(what: str, source: str, given: Given, made: Given, saved: Given, notes: list[str]) -> Statistic | None:
-    """The one normalisation to use, and a note where others were passed over."""
+def _choose_statistic(
+    what: str, source: str, given: Given, made: Given, saved: Given, notes: list[str]
+) -> Statistic | None:
+    """Return the one mean or deviation to use, and add a note if others are not."""
     candidates = {
         f"The {what} given": statistic(given, what),
         f"the {what} of the model's function": statistic(made, f"{source!r} returned {what}"),
@@ -124,12 +126,12 @@ def _chosen(what: str, source: str, given: Given, made: Given, saved: Given, not
     if not present:
         return None
     whose, chosen = present[0]
-    passed = [f"{other} ({value})" for other, value in present[1:] if not _same(chosen, value)]
+    passed = [f"{other} ({value})" for other, value in present[1:] if not _is_same_statistic(chosen, value)]
     if passed:
         notes.append(f"{whose[0].upper()}{whose[1:]} ({chosen}) is used, not {' or '.join(passed)}.")
     return chosen
 
 
-def _same(one: Statistic, other: Statistic) -> bool:
+def _is_same_statistic(one: Statistic, other: Statistic) -> bool:
     first, second = torch.as_tensor(one).flatten(), torch.as_tensor(other).flatten()
     return len(first) == len(second) and torch.allclose(first, second, atol=1e-6)

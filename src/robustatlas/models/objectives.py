@@ -1,5 +1,7 @@
-"""What an attack maximises. Every objective takes logits ``[B, C]``, labels ``[B]`` and targets ``[B]`` (``None``:
-untargeted), gives ``[B]``, and is larger where the classifier is closer to an error (or to the target class).
+"""The objectives that attacks maximise.
+
+Every objective takes logits ``[B, C]``, labels ``[B]`` and targets ``[B]`` (``None``: untargeted) and returns
+``[B]``. It is larger where the classifier is closer to an error (or to the target class).
 
 ==================  ===========================================================================================
 cross-entropy       CE(z, y); targeted: -CE(z, t)
@@ -26,23 +28,23 @@ Objective = Literal["cross-entropy", "margin", "dlr", "probability-margin", "log
 _TINY = 1e-12
 
 
-def _at(values: Tensor, classes: Tensor) -> Tensor:
+def _values_of(values: Tensor, classes: Tensor) -> Tensor:
     return values.gather(1, classes[:, None]).squeeze(1)
 
 
 def highest_other(values: Tensor, labels: Tensor) -> Tensor:
-    """``[B]``: the largest of ``values`` [B, C] that is not the label's."""
+    """Return ``[B]``: the largest of ``values`` [B, C] that is not the label's."""
     return values.scatter(1, labels[:, None], -torch.inf).amax(1)
 
 
 def margin_of(values: Tensor, labels: Tensor) -> Tensor:
-    """``[B]``: the value of the label minus the largest of the others (negative: misclassified).
+    """Return ``[B]``: the value of the label minus the largest of the others (negative: misclassified).
 
     Example:
         >>> margin_of(torch.tensor([[2.0, 0.5, 1.0]]), torch.tensor([0]))
         tensor([1.])
     """
-    return _at(values, labels) - highest_other(values, labels)
+    return _values_of(values, labels) - highest_other(values, labels)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
@@ -56,7 +58,7 @@ def margin(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
     """max_{j != y} z_j - z_y; targeted: z_t - z_y."""
     if targets is None:
         return -margin_of(logits, labels)
-    return _at(logits, targets) - _at(logits, labels)
+    return _values_of(logits, targets) - _values_of(logits, labels)
 
 
 def probability_margin(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
@@ -67,7 +69,7 @@ def probability_margin(logits: Tensor, labels: Tensor, targets: Tensor | None) -
 def log_margin(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
     """log(1 + the margin on softmax probabilities), from log-probabilities: 1 + p_t - p_y is a sum of the other p."""
     others = logits.log_softmax(1).scatter(1, labels[:, None], -torch.inf)
-    rival = others.amax(1) if targets is None else _at(others, targets)
+    rival = others.amax(1) if targets is None else _values_of(others, targets)
     return torch.logaddexp(others.logsumexp(1), rival)
 
 
@@ -91,24 +93,24 @@ OBJECTIVES: dict[Objective, Callable[[Tensor, Tensor, Tensor | None], Tensor]] =
 }
 
 _VERSIONS: dict[Objective, int] = {}
-"""Of objectives whose formula has changed since their first."""
+"""Version of each objective whose formula has changed since its first."""
 
 MARGINS = frozenset(OBJECTIVES) - {"cross-entropy"}
-"""The objectives that are zero at the decision boundary."""
+"""Objectives that are zero at the decision boundary."""
 
 
-def objective_recorded(name: Objective) -> str:
-    """What the record of a run says of an objective: its name, and its version from the second on.
+def objective_code(name: Objective) -> str:
+    """Return the code of an objective in records: its name, and its version from the second on.
 
     Example:
-        >>> objective_recorded("margin")
+        >>> objective_code("margin")
         'margin'
     """
-    return name if name not in _VERSIONS else f"{name}, version {_VERSIONS[name]}"
+    return name if name not in _VERSIONS else f"{name}@{_VERSIONS[name]}"
 
 
 def check_objective(name: str) -> None:
-    """Raise a :class:`UserError` that names the nearest objective where ``name`` is none.
+    """Raise a :class:`UserError` that names the nearest objective if ``name`` is none.
 
     Example:
         >>> check_objective("marginn")

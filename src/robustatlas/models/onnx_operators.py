@@ -177,7 +177,7 @@ def _pad(given: Sequence[Any], attributes: Attributes) -> Tensor:
     return F.pad(x, sides[: 2 * (x.dim() - 2)], mode=mode)
 
 
-def _cast(given: Sequence[Any], attributes: Attributes) -> Tensor:
+def _convert_dtype(given: Sequence[Any], attributes: Attributes) -> Tensor:
     kinds = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: torch.float16, 11: torch.float64}
     return given[0].to(kinds[attributes["to"]])  # type: ignore[no-any-return]
 
@@ -201,7 +201,7 @@ def _div(given: Sequence[Any], attributes: Attributes) -> Tensor:
     return torch.div(given[0], given[1], rounding_mode="trunc" if whole else None)
 
 
-def _plain(function: Callable[..., Tensor]) -> Operator:
+def _ignoring_attributes(function: Callable[..., Tensor]) -> Operator:
     return lambda given, attributes: function(*given)
 
 
@@ -214,45 +214,45 @@ OPERATORS: dict[str, Operator] = {
     "BatchNormalization": _batch_norm,
     "LayerNormalization": _layer_norm,
     "Gemm": _gemm,
-    "MatMul": _plain(torch.matmul),
-    "Add": _plain(torch.add),
-    "Sub": _plain(torch.sub),
-    "Mul": _plain(torch.mul),
+    "MatMul": _ignoring_attributes(torch.matmul),
+    "Add": _ignoring_attributes(torch.add),
+    "Sub": _ignoring_attributes(torch.sub),
+    "Mul": _ignoring_attributes(torch.mul),
     "Div": _div,
-    "Pow": _plain(torch.pow),
-    "Max": _plain(torch.maximum),
-    "Min": _plain(torch.minimum),
+    "Pow": _ignoring_attributes(torch.pow),
+    "Max": _ignoring_attributes(torch.maximum),
+    "Min": _ignoring_attributes(torch.minimum),
     "Sum": lambda given, _: sum(given),
-    "Neg": _plain(torch.neg),
-    "Abs": _plain(torch.abs),
-    "Sqrt": _plain(torch.sqrt),
-    "Reciprocal": _plain(torch.reciprocal),
-    "Exp": _plain(torch.exp),
-    "Log": _plain(torch.log),
-    "Erf": _plain(torch.erf),
-    "Tanh": _plain(torch.tanh),
-    "Sigmoid": _plain(torch.sigmoid),
-    "Relu": _plain(torch.relu),
+    "Neg": _ignoring_attributes(torch.neg),
+    "Abs": _ignoring_attributes(torch.abs),
+    "Sqrt": _ignoring_attributes(torch.sqrt),
+    "Reciprocal": _ignoring_attributes(torch.reciprocal),
+    "Exp": _ignoring_attributes(torch.exp),
+    "Log": _ignoring_attributes(torch.log),
+    "Erf": _ignoring_attributes(torch.erf),
+    "Tanh": _ignoring_attributes(torch.tanh),
+    "Sigmoid": _ignoring_attributes(torch.sigmoid),
+    "Relu": _ignoring_attributes(torch.relu),
     "LeakyRelu": lambda given, a: F.leaky_relu(given[0], a.get("alpha", 0.01)),
     "PRelu": lambda given, _: torch.where(given[0] < 0, given[0] * given[1], given[0]),
     "Elu": lambda given, a: F.elu(given[0], a.get("alpha", 1.0)),
-    "Selu": _plain(F.selu),
-    "Softplus": _plain(F.softplus),
+    "Selu": _ignoring_attributes(F.selu),
+    "Softplus": _ignoring_attributes(F.softplus),
     "HardSigmoid": lambda given, a: (a.get("alpha", 0.2) * given[0] + a.get("beta", 0.5)).clamp(0, 1),
-    "HardSwish": _plain(F.hardswish),
+    "HardSwish": _ignoring_attributes(F.hardswish),
     "Gelu": lambda given, a: F.gelu(given[0], approximate=a.get("approximate", "none")),
     "Softmax": lambda given, a: given[0].softmax(a.get("axis", -1)),
     "LogSoftmax": lambda given, a: given[0].log_softmax(a.get("axis", -1)),
     "Clip": _clip,
-    "Floor": _plain(torch.floor),
-    "Ceil": _plain(torch.ceil),
-    "Round": _plain(torch.round),
-    "Equal": _plain(torch.eq),
-    "Greater": _plain(torch.gt),
-    "Less": _plain(torch.lt),
-    "Not": _plain(torch.logical_not),
-    "Where": _plain(torch.where),
-    "Cast": _cast,
+    "Floor": _ignoring_attributes(torch.floor),
+    "Ceil": _ignoring_attributes(torch.ceil),
+    "Round": _ignoring_attributes(torch.round),
+    "Equal": _ignoring_attributes(torch.eq),
+    "Greater": _ignoring_attributes(torch.gt),
+    "Less": _ignoring_attributes(torch.lt),
+    "Not": _ignoring_attributes(torch.logical_not),
+    "Where": _ignoring_attributes(torch.where),
+    "Cast": _convert_dtype,
     "Identity": lambda given, _: given[0],
     "Dropout": lambda given, _: given[0],
     "Constant": _constant,

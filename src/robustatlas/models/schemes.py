@@ -1,4 +1,4 @@
-"""What may stand before the colon of a model's name."""
+"""The sources of models: each name that may stand before the colon of a model's name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +21,10 @@ SCHEMES: Registry[Callable[..., Any]] = Registry(
         "open_clip": "models.sources.clip:open_clip_model",
         "defended": "models.sources.defended:defended_model",
     },
-    "a function of what stands behind the colon, which returns a network or a Classifier",
+    "a function of the text behind the colon, which returns a network or a Classifier",
     callable,
 )
-"""What stands before the colon, and the function that makes a model of what stands behind it.
+"""Text before the colon -> function that makes a model of the text behind it.
 
-Behind the colon stands a file where the function calls its first argument ``file``: its bytes then identify the model.
+If the function calls its first argument ``file``, the text behind the colon is a file whose bytes identify the model.
 """

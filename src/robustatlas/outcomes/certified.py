@@ -25,8 +25,10 @@ from robustatlas.outcomes.tables import Columns
 
 
 class CertificateRecord(Record):
-    """One method as it certified one attack's threat model. ``unit``, ``source`` and ``strengths`` are not among what
-    determines its numbers.
+    """The record of one method as it certified one attack's threat model.
+
+    ``unit``, ``source``, ``strengths`` and ``of`` do not determine its numbers: the settings of the method say what
+    ``of`` says in words.
 
     Attributes:
         settings: of the method, and the seed where it draws.
@@ -57,7 +59,7 @@ class CertificateRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with interrupts_wait():
-            return digest(self.model_dump(mode="json", exclude={"unit", "source", "strengths"}))
+            return digest(self.model_dump(mode="json", exclude={"unit", "source", "strengths", "of"}))
 
     @property
     def key(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -281,12 +282,32 @@ class Outcome:
 
     @property
     def median_size(self) -> float:
-        """The size from which on half of the samples are broken; inf where that is so at none."""
+        """The size at which half of the samples that are right without a change are wrong; see `size_that_breaks`."""
+        return self.size_that_breaks(0.5)
+
+    def size_that_breaks(self, share: float) -> float:
+        """Return the smallest size at which a share of the samples that are right without a change are wrong.
+
+        Args:
+            share: of these samples, in (0, 1]; 0.5 asks for the median size, which halves the clean accuracy.
+
+        Returns:
+            the size; inf if no size breaks as many, 0 if no sample is right without a change.
+
+        Example:
+            >>> from robustatlas.outcomes import OutcomeTable
+            >>> table = OutcomeTable.from_sizes("a", [1] * 5, {"linf": [0.0, 0.1, 0.2, 0.3, np.inf]}, {"linf": [0.4]})
+            >>> table.outcome("linf").size_that_breaks(0.5), table.outcome("linf").size_that_breaks(1.0)
+            (0.2, inf)
+        """
+        right = self.minimal_size > 0
+        needed = math.ceil(share * int(right.sum()) - 1e-9)
+        if needed < 1:
+            return 0.0
         if self.monotone or not self.judged:
-            return float(np.sort(self.minimal_size)[(self.samples - 1) // 2])
-        sizes = np.append(0.0, self.strengths)
-        half = 2 * self.broken(sizes).sum(axis=0) >= self.samples
-        return float(sizes[half.argmax()]) if half.any() else np.inf
+            return float(np.sort(self.minimal_size[right])[needed - 1])
+        reached = self.broken()[right].sum(axis=0) >= needed
+        return float(self.strengths[reached.argmax()]) if reached.any() else np.inf
 
     def accuracies(self) -> Floats:
         """Robust accuracy in percent at each strength, ``[S]``."""

@@ -20,10 +20,10 @@ from robustatlas.common.wording import (
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.report.facts.against import chosen_reference
 from robustatlas.report.facts.card import ResultCard, card_of
 from robustatlas.report.facts.run import RunFacts, facts_of
 from robustatlas.report.facts.strips import CELLS, Strip
+from robustatlas.report.numbers.against import choose_reference
 from robustatlas.report.shapes import Anchor, Box, Diamond, Picture, Shape, Stroke, Words, figure_of, stacked, svg_of
 from robustatlas.results.result import Result
 
@@ -100,7 +100,7 @@ def card(
         reference: acc* that scales the strengths and gives the competitiveness ratio, or its name; None for the shipped
             one that fits, if one does.
     """
-    chosen = reference if isinstance(reference, Reference) else chosen_reference(reference, results)
+    chosen = reference if isinstance(reference, Reference) else choose_reference(reference, results)
     known = facts or [facts_of(result, reference=chosen) for result in results]
     return RobustnessCard(tuple(card_of(result, of, chosen) for result, of in zip(results, known, strict=True)))
 

@@ -1,4 +1,4 @@
-"""What to cite for runs: a text on methods for a paper, and the BibTeX of what ran."""
+"""Citations for runs: a text on methods for a paper, and the BibTeX of what ran."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from robustatlas.common.wording import counted, listed, strength
 from robustatlas.metrics.references import Reference
 from robustatlas.optimizers import OPTIMIZERS, Optimizer
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.report.facts.comparison import shared_if_any
+from robustatlas.report.numbers.shared import shared_if_any
 from robustatlas.results.result import Result
 
 HOPPING = ("basin-hopping restarts", "Wales and Doye 1997")

@@ -40,7 +40,7 @@ class FieldView:
 
 
 def views(name: str, found: Sequence[Beside], series: int = 1) -> list[FieldView]:
-    """A run beside each field that it can stand beside; see `robustatlas.report.facts.field.beside_the_field`.
+    """A run beside each field that it can stand beside; see `robustatlas.report.facts.field.field_places`.
     ``series``: its place among the models of the page, whose style it is drawn in."""
     return [FieldView(name, beside, _drawing(beside, series), _rows(name, beside)) for beside in found]
 

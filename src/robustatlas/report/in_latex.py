@@ -1,19 +1,19 @@
 """A run as a table for a paper."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from robustatlas.common.escaping import latex_text
 from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import strength, wording
-from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
+from robustatlas.report.numbers.number import Number
+from robustatlas.report.numbers.texts import number_text
+from robustatlas.report.words import worst_case_in_words
 
 _MOST = 5
-"""Of attacks at more strengths those that papers give, the middle one and the largest are written."""
+"""Number of strengths up to which all are written; of more those that papers give, the middle one and the largest."""
 _SUITE = 7
 """Runs of so many attacks have a row for each, and a column for each strength."""
 
@@ -34,9 +34,8 @@ def run_in_latex(facts: RunFacts) -> str:
         *body,
     ]
     if (worst := facts.worst) is not None:
-        lines += [r"\midrule", f"% {latex_text(worst.explained(len(worst.at)))}"]
-        note = " (upper bound)" if masked(facts, worst.at) else ""
-        lines.append(_row("worst case", [""] * columns, worst.accuracy, note))
+        lines += [r"\midrule", f"% {latex_text(worst_case_in_words(worst))}"]
+        lines.append(_row("worst case", [""] * columns, worst))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -44,10 +43,7 @@ def _long(facts: RunFacts) -> tuple[int, list[str]]:
     """The columns before the last, and a row for each attack and strength."""
     lines = [r"Attack & Strength & Accuracy, \% \\", r"\midrule", _row("no attack", [""], facts.clean)]
     for attack in facts.attacks:
-        lines += [
-            _row(_named(attack), [latex_text(at)], number, _note(facts, attack))
-            for at, number in _numbers(facts, attack)
-        ]
+        lines += [_row(_attack_label(attack), [latex_text(at)], number) for at, number in _numbers(facts, attack)]
     return 1, lines
 
 
@@ -57,19 +53,19 @@ def _suite(facts: RunFacts) -> tuple[int, list[str]]:
     for attack in facts.attacks:
         if attack.accuracy and attack.average:
             grid = attack.strengths.tolist()
-            at = [strength(grid[place], of=attack.attack) for place in _chosen(attack.attack, grid)]
+            at = [strength(grid[place], of=attack.attack) for place in _positions(attack.attack, grid)]
             blocks.setdefault((attack.unit, *at), []).append(attack)
     columns = max((len(key) - 1 for key in blocks), default=1)
     lines = [_row("no attack", [""] * columns, facts.clean)]
     for (_, *at), attacks in blocks.items():
         empty = [""] * (columns - len(at))
         lines += [r"\midrule", " & ".join(["Strength", *map(latex_text, at), *empty, r"mean \\"]), r"\midrule"]
-        places = _chosen(attacks[0].attack, attacks[0].strengths.tolist())
+        places = _positions(attacks[0].attack, attacks[0].strengths.tolist())
         shown = [[attack.accuracy[place].value for place in places] for attack in attacks if attack.accuracy]
         for attack, values in zip(attacks, shown, strict=True):
             assert attack.average is not None
             entries = [*(f"{value:.1f}" for value in values), *empty]
-            lines.append(_row(_named(attack), entries, attack.average, _note(facts, attack)))
+            lines.append(_row(_attack_label(attack), entries, attack.average))
         if len(attacks) > 1:
             means = [f"{sum(each) / len(each):.1f}" for each in zip(*shown, strict=True)]
             over = sum(attack.average.value for attack in attacks if attack.average) / len(attacks)
@@ -77,22 +73,21 @@ def _suite(facts: RunFacts) -> tuple[int, list[str]]:
     return columns, lines
 
 
-def _note(facts: RunFacts, attack: AttackFacts) -> str:
-    return " (upper bound)" if masked(facts, [attack.attack]) else ""
-
-
-def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Interval]]:
-    """What is written of an attack: its strength, or what the number is over, and the number."""
+def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Number]]:
+    """Yield the numbers of an attack, each with its strength or with what it is a mean over."""
     grid, first = attack.strengths.tolist(), facts.headline
-    leading = None if first is None else position_of(first.at.get(attack.attack, math.nan), grid)
-    for place in _chosen(attack.attack, grid, leading) if attack.accuracy else ():
+    points = (
+        [] if first is None or first.is_mean else [one.strength for one in first.numbers if attack.attack in one.at]
+    )
+    leading = position_of(points[0], grid) if points else None
+    for place in _positions(attack.attack, grid, leading) if attack.accuracy else ():
         assert attack.accuracy is not None
         yield strength(grid[place], of=attack.attack), attack.accuracy[place]
     if attack.average is not None and len(grid) > 1:
         yield f"mean of {len(grid)}", attack.average
 
 
-def _chosen(attack: str, grid: Sequence[float], leading: int | None = None) -> list[int]:
+def _positions(attack: str, grid: Sequence[float], leading: int | None = None) -> list[int]:
     if len(grid) <= _MOST:
         return list(range(len(grid)))
     usual = [k for k, each in enumerate(grid) if abs(each / STANDARD.get(attack, (1e9, ""))[0] - 1) < 1e-5]
@@ -100,10 +95,10 @@ def _chosen(attack: str, grid: Sequence[float], leading: int | None = None) -> l
     return sorted({*usual, (len(grid) - 1) // 2, len(grid) - 1})
 
 
-def _named(attack: AttackFacts) -> str:
+def _attack_label(attack: AttackFacts) -> str:
     norm = {"linf": r"$L_\infty$", "l2": "$L_2$", "l1": "$L_1$", "l0": "$L_0$"}
     return norm.get(attack.attack) or latex_text(wording(attack.attack).label)
 
 
-def _row(name: str, entries: Sequence[str], number: Interval, note: str = "") -> str:
-    return " & ".join([name, *entries, rf"{number:.1f}{note} \\"])
+def _row(name: str, entries: Sequence[str], number: Number) -> str:
+    return " & ".join([name, *entries, rf"{number_text(number)} \\"])

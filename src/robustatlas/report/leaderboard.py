@@ -21,25 +21,25 @@ from robustatlas.outcomes.alike import Subject, attack_differences, different_da
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import position_of, read_strengths
 from robustatlas.report import field, pages, words
-from robustatlas.report.facts.against import against_what
-from robustatlas.report.facts.comparison import distinct_names, subject_of
-from robustatlas.report.facts.field import beside_the_field
-from robustatlas.report.facts.plain import finite
+from robustatlas.report.facts.field import field_places
 from robustatlas.report.facts.ranks import ranks, score_of
 from robustatlas.report.facts.rows import (
     HYPERVOLUME_ATTACK,
     About,
     Ground,
     Row,
-    about_of,
-    few_images,
+    model_facts,
     published_rows,
     read_about,
     run_row,
+    sparse_rows,
 )
-from robustatlas.report.facts.steadiness import ALPHA
 from robustatlas.report.facts.units import unit_of
 from robustatlas.report.looks import look_of, style_sheet
+from robustatlas.report.numbers.against import against_what
+from robustatlas.report.numbers.plain import finite
+from robustatlas.report.numbers.shared import distinct_names, subject_of
+from robustatlas.report.numbers.steadiness import ALPHA
 from robustatlas.report.pages import parts
 from robustatlas.results.result import Result
 
@@ -85,7 +85,7 @@ def board_data(
     unique = _with_unique_names(rows)
     styles = _styles(unique)
     looks = list(dict.fromkeys(styles))
-    shown = zip(unique, few_images(unique), styles, strict=True)
+    shown = zip(unique, sparse_rows(unique), styles, strict=True)
     return {
         "title": title,
         "compared": compared,
@@ -167,7 +167,7 @@ def build_leaderboard(
     """
     details = read_about(about)
     runs = list(results) if reference is None and isinstance(results, Iterator) else results
-    ground = Ground.of(runs) if reference is None else None
+    ground = Ground.from_results(runs) if reference is None else None
     against = ground.reference if ground else reference.above_zero() if reference else None
     assert against is not None
     own, known, first, unlike = _own_rows(runs, against, details, ground)
@@ -228,8 +228,8 @@ def _own_rows(
     first: list[Result] = []
     subjects: list[Subject] = []
     for result in results:
-        shared = result if ground is None else ground.on(result)
-        rows.append(run_row(shared, reference, about_of(result, details)))
+        shared = result if ground is None else ground.restrict(result)
+        rows.append(run_row(shared, reference, model_facts(result, details)))
         names |= {result.name, result.recorded_name}
         subjects.append(subject_of(result, result.name))
         if len(first) < MOST_BESIDE:
@@ -247,7 +247,7 @@ def _beside(runs: Sequence[Result]) -> list[field.FieldView]:
     return [
         view
         for place, (run, name) in enumerate(zip(runs[:MOST_BESIDE], names, strict=False), start=1)
-        for view in field.views(name, beside_the_field(run), place)
+        for view in field.views(name, field_places(run), place)
     ]
 
 
@@ -304,10 +304,7 @@ def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | N
 
 def _headline(row: Row) -> str:
     """The number that comes first of a run, in words that follow its name; empty for published rows."""
-    first = row.headline
-    return (
-        "" if first is None else f"{words.percent(first.accuracy, masked(row, first.at))} withstand {first.explained()}"
-    )
+    return "" if row.headline is None else words.headline_sentence(row.headline)
 
 
 def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
@@ -342,14 +339,12 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         "few": few,
         "hypervolume": row.hypervolume,
         "hypervolumeIs": row.hypervolume_is,
-        "union": row.union,
+        "union": row.worst,
         "own": dict(row.own),
         "petaflops": row.petaflops,
         "notes": row.notes,
         "ownRun": row.own_run,
-        "halves": {
-            attack: words.half_words(attack, half, masked(row, [attack])) for attack, half in row.halves.items()
-        },
+        "halves": {attack: words.median_sentence(median) for attack, median in row.medians.items()},
         "ownThreats": list(row.own_threat),
         "headline": _headline(row),
     }

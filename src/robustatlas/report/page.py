@@ -22,19 +22,21 @@ from robustatlas.metrics.registry import against_reference
 from robustatlas.outcomes.masked import masked
 from robustatlas.report import field, looks, multiples, pages, rulings, words
 from robustatlas.report.card import picture_of
-from robustatlas.report.facts.against import against_what
-from robustatlas.report.facts.ahead import Standings, standings_of
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import card_of
-from robustatlas.report.facts.comparison import (
+from robustatlas.report.facts.run import RunFacts, facts_of
+from robustatlas.report.gallery import Example, examples
+from robustatlas.report.gate import Requirement, overall_sentence
+from robustatlas.report.numbers.against import against_what
+from robustatlas.report.numbers.definitions import CONFIDENCE
+from robustatlas.report.numbers.headline import HeadlineChoice
+from robustatlas.report.numbers.of_several import numbers_of_several
+from robustatlas.report.numbers.shared import (
     Shared,
     distinct_names,
     shared_or_why,
 )
-from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.facts.run import RunFacts, facts_of
-from robustatlas.report.gallery import Example, examples
-from robustatlas.report.gate import Requirement
+from robustatlas.report.numbers.standings import Standings, standings_of
 from robustatlas.report.plotted import plotted
 from robustatlas.report.sections import SECTIONS, Section
 from robustatlas.report.shapes import svg_of
@@ -108,7 +110,7 @@ def build_report(
             that are not named, what their runs keep.
         data: the data set of the runs, to show the clean images next to kept adversarial examples.
         headline: attack -> strength of the number that comes first; None: see
-            :func:`robustatlas.report.facts.headline.headline_of`.
+            :func:`robustatlas.report.numbers.headline.choose_headline`.
         requirements: that are ruled on above everything else.
         verdicts: of the diagnosis, likewise, such as ``diagnosis=sound``.
 
@@ -117,7 +119,7 @@ def build_report(
     """
     path = _file(output, len(results))
     distances, sides = _distances(results, data), _Sides.of(results, reference, trained_on or {}, headline)
-    facts, table = sides.facts, None if sides.shared is None else standings_of(sides.shared, headline)
+    facts, table = sides.facts, sides.standings
     runs = [
         _run(result, own, other, sides.shared, data, distances, alone=len(results) == 1)
         for result, own, other in zip(results, facts, sides.beside, strict=True)
@@ -136,8 +138,10 @@ def build_report(
         swatches=[looks.swatch(place, style) for place, style in enumerate(styles, start=1)],
         leaders=_leaders(table),
         runs=runs,
+        overall_ruling=lambda lines: overall_sentence([line.check for line in lines]),
         rulings=[
-            rulings.ruled(one, r.facts, r.gallery, requirements, verdicts) for one, r in zip(results, runs, strict=True)
+            rulings.ruled_lines(one, r.facts, r.gallery, requirements, verdicts)
+            for one, r in zip(results, runs, strict=True)
         ],
         many=several,
         ranked=any(run.reference is not None and run.reference.place is not None for run in facts),
@@ -168,6 +172,7 @@ class _Sides:
     shared: Shared | None
     beside: Sequence[RunFacts | None]
     notes: Sequence[str] = ()
+    standings: Standings | None = None
 
     @classmethod
     def of(
@@ -181,16 +186,23 @@ class _Sides:
         trained = [trained_on.get(one.name, trained_on.get(one.recorded_name)) for one in results]
         shared, notes = shared_or_why(results, names)
 
-        def said_of(several: Iterable[Result]) -> list[RunFacts]:
-            asked = zip(several, names, trained, strict=True)
-            return [facts_of(one, name, reference, told, headline=headline) for one, name, told in asked]
+        several = None if shared is None else numbers_of_several(shared, headline=headline)
 
-        facts = said_of(results)
-        if len(facts) == 1 or (shared is not None and shared.whole):
-            return cls(facts, shared, facts, notes)
-        if shared is None:
-            return cls(facts, shared, [None] * len(facts), notes)
-        return cls(facts, shared, said_of(map(shared.table, range(len(facts)))), notes)
+        def facts_of_all(
+            some: Iterable[Result], first: Mapping[str, float] | HeadlineChoice | None = headline
+        ) -> list[RunFacts]:
+            asked = zip(some, names, trained, strict=True)
+            return [facts_of(one, name, reference, told, headline=first) for one, name, told in asked]
+
+        if shared is None or several is None:
+            facts = facts_of_all(results)
+            return cls(facts, shared, facts if len(facts) == 1 else [None] * len(facts), notes)
+        standings = standings_of(several)
+        if shared.is_everything:
+            facts = facts_of_all(results, several.headline)
+            return cls(facts, shared, facts, notes, standings)
+        beside = facts_of_all(map(shared.table, range(len(results))), several.headline)
+        return cls(facts_of_all(results), shared, beside, notes, standings)
 
     @property
     def together(self) -> list[RunFacts]:
@@ -321,8 +333,8 @@ def _title(facts: Sequence[RunFacts]) -> str:
 
 
 def _leaders(table: Standings | None) -> tuple[int, ...]:
-    """The runs that the images show to be ahead at the headline; none where nothing tells them apart."""
-    return table.leading.leaders if table and table.leading.told_apart else ()
+    """Return the run that is ahead of all others under every headline attack; none where there is none."""
+    return () if table is None or table.robust_leader is None else (table.robust_leader,)
 
 
 def _distances(results: Sequence[Result], data: Dataset | None) -> dict[str, float]:

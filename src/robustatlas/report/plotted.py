@@ -13,10 +13,10 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
-from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.looks import look_of
 from robustatlas.report.multiples import Panel
+from robustatlas.report.numbers.definitions import CONFIDENCE
 from robustatlas.report.words import line_in_words, percent
 
 CURVE_POINTS = 400
@@ -176,8 +176,7 @@ def _ratios(attack: str, runs: Sequence[RunFacts], found: Found) -> dict[str, An
         "lines": lines,
         "said": {
             key: " ".join(
-                f"{head['label']}{f', {run.name}' if len(runs) > 1 else ''}: "
-                f"{percent(item.against[name], masked(run, [attack]))}."
+                f"{head['label']}{f', {run.name}' if len(runs) > 1 else ''}: {percent(item.against[name])}."
                 for run, item in zip(runs, found, strict=True)
                 if item and name in item.against
             )

@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from robustatlas.common.wording import MASKED
-from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.gallery import Example
-from robustatlas.report.gate.requirements import Requirement, number_of, rests_on, strengths_of, unsearched
-from robustatlas.report.gate.verdict import State, check_verdict, ruling_on
+from robustatlas.report.gate import Check, Requirement, check_requirements, check_verdict
+from robustatlas.report.gate.requirements import strengths_of
 from robustatlas.results.result import Result
 
 _MOST_IMAGES = 4
@@ -16,44 +14,33 @@ _MOST_IMAGES = 4
 
 @dataclass(frozen=True)
 class RuledLine:
-    """A requirement on the page: whether it is kept, the sentence beside it, and images that broke, by attack."""
+    """A requirement on the page: the decision on it, and images that broke, by attack."""
 
-    text: str
-    state: State
-    said: str
+    check: Check
     broken: tuple[tuple[str, Example], ...]
 
 
-def ruled(
+def ruled_lines(
     result: Result,
     facts: RunFacts,
     gallery: Mapping[str, Sequence[Example]],
     requirements: Sequence[Requirement],
     verdicts: Sequence[str] = (),
 ) -> list[RuledLine]:
-    """What is to say of each requirement and required verdict of a run; ``gallery``: kept examples, by attack."""
+    """Return the decision on each requirement and required verdict of a run; `gallery`: kept examples, by attack."""
+    checks = check_requirements(requirements, result, facts)
     diagnosed = [check_verdict(text, result, requirements) for text in verdicts]
-    return [
-        *(_line(result, facts, gallery, requirement) for requirement in requirements),
-        *(RuledLine(check.name, "pass" if check.passed else "fail", check.sentence, ()) for check in diagnosed),
+    lines = [
+        RuledLine(check, tuple(_broken_images(result, gallery, requirement)[:_MOST_IMAGES]))
+        for check, requirement in zip(checks, requirements, strict=True)
     ]
+    return [*lines, *(RuledLine(check, ()) for check in diagnosed)]
 
 
-def _line(
-    result: Result, facts: RunFacts, gallery: Mapping[str, Sequence[Example]], requirement: Requirement
-) -> RuledLine:
-    number = number_of(requirement, result, facts)
-    ruling = ruling_on(requirement, number, result.samples)
-    said = f"{number.value:.1f} ({number.low:.1f} to {number.high:.1f})"
-    if masked(result, rests_on(requirement, result)):
-        return RuledLine(requirement.text, "fail", f"{said}: {MASKED}, which proves nothing", ())
-    if doubt := unsearched(requirement, result, facts):
-        said = f"between {number.low:.1f} and {number.high:.1f}, {doubt}"
-    elif ruling.state == "open":
-        wanted = "more images" if ruling.samples is None else f"about {ruling.samples:,} images"
-        said = f"{said}; {wanted} would decide, {result.samples:,} were looked at"
+def _broken_images(
+    result: Result, gallery: Mapping[str, Sequence[Example]], requirement: Requirement
+) -> list[tuple[str, Example]]:
     within = dict(strengths_of(requirement, result))
-    broken = [
+    return [
         (attack, example) for attack, at in within.items() for example in gallery.get(attack, ()) if example.size <= at
     ]
-    return RuledLine(requirement.text, ruling.state, said, tuple(broken[:_MOST_IMAGES]))

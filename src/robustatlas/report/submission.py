@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from robustatlas.common.wording import counted, some
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.report.facts.against import hold_against
 from robustatlas.report.facts.rows import PUBLISHED_SAMPLES
+from robustatlas.report.numbers.against import hold_against
 from robustatlas.results.result import Result
 
 CARD_ENTRIES: Mapping[str, str] = {
@@ -15,7 +15,7 @@ CARD_ENTRIES: Mapping[str, str] = {
     "extra_data": "whether it was trained with more than the data set's own images",
     "trained_on": "attack to largest strength of the training, {} for none",
 }
-"""What the card of a submission has to say: entry -> what it is."""
+"""Statements that the card of a submission has to make: entry -> what it is."""
 
 
 def submission_faults(result: Result, reference: Reference) -> list[str]:

@@ -10,7 +10,6 @@ from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import (
     MASKED,
     axis,
-    beside_masked,
     counted,
     listed,
     ordinal,
@@ -22,11 +21,13 @@ from robustatlas.common.wording import (
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.masked import masked
-from robustatlas.report.facts.ahead import Contest, Standings
 from robustatlas.report.facts.attack import AttackFacts
-from robustatlas.report.facts.breaking import BreakingPoint
-from robustatlas.report.facts.headline import Headline
 from robustatlas.report.facts.run import ReferenceFacts, RunFacts
+from robustatlas.report.numbers.definitions import NOTICEABLE, SIGNIFICANCE
+from robustatlas.report.numbers.headline import Headline, headline_label, strengths_in_words
+from robustatlas.report.numbers.number import Number
+from robustatlas.report.numbers.standings import Contest, Standings
+from robustatlas.report.numbers.texts import number_text, size_text, status_text
 
 UNEQUAL = "Strengths of different attacks are not equally difficult; the comparison with a reference corrects for that."
 OTHER_THREAT = "Searched under another threat model than the reference's: what is said beside it holds about."
@@ -34,54 +35,52 @@ WITHOUT = "Without any attack"
 UPPER_BOUNDS = "Robust accuracies are upper bounds: an attack can miss adversarial examples."
 
 
-def percent(interval: Interval, why: Mapping[str, float] | None = None) -> str:
-    """An interval in percent, and what the number is where it may not compete; ``why``: see `masked`.
+def percent(interval: Interval) -> str:
+    """Return an interval in percent, and the status of a number that has another one than the usual.
 
-    >>> percent(Interval(61.25, 58.0, 64.4, 0.95)), percent(Interval(61.25, 58.0, 64.4, 0.95), {"linf": 1.0})
-    ('61.2% (58.0 to 64.4)', '61.2% (58.0 to 64.4; masked: upper bound only)')
+    >>> percent(Interval(61.25, 58.0, 64.4, 0.95))
+    '61.2% (58.0 to 64.4)'
     """
-    mark = f"; {MASKED}" if why else ""
-    return f"{interval.value:.1f}% ({interval.low:.1f} to {interval.high:.1f}{mark})"
+    return number_text(interval, unit="%")
 
 
-def withstand(first: Headline, samples: int, data: str, why: Mapping[str, float] | None = None) -> str:
-    """The headline of a run with its interval, and why it is that one; ``why``: see `masked`.
+def headline_sentence(first: Headline, data: str = "") -> str:
+    """Return the headline of a run with its intervals, and the reason for it; `data`: name of the data, to be said.
 
-    >>> from robustatlas.report.facts.headline import Headline
-    >>> withstand(Headline({"linf": 8 / 255}, Interval(45, 42, 48, 0.95), "as asked"), 1000, "cifar10")
+    >>> number = Number(45, 42, 48, 0.95, "robust accuracy", "net", {"linf": (8 / 255,)}, samples=1000)
+    >>> headline_sentence(Headline((number,), None, "as asked"), "cifar10")
     '45.0% (42.0 to 48.0) of 1000 images of cifar10 withstand L∞ at 8/255 (as asked)'
     """
-    images = f"{counted(samples, 'image')} of {data}"
-    verb = "withstands" if samples == 1 else "withstand"
-    return f"{percent(first.accuracy, why)} of {images} {verb} {first.explained()}"
+    of = f" of {counted(first.leading.samples, 'image')} of {data}" if data else ""
+    why = "; ".join(dict.fromkeys([first.why, *(number.why for number in first.visible_numbers if number.why)]))
+    if first.is_mean:
+        verb = "stays" if first.leading.samples == 1 else "stay"
+        return f"{percent(first.leading)}{of} {verb} correct in {headline_label(first.leading)} ({why})"
+    verb = "withstands" if first.leading.samples == 1 else "withstand"
+    begin, *others = first.numbers
+    said = [f"{percent(begin)}{of} {verb} {headline_label(begin)}"]
+    said += [f"{percent(number)} {verb} {headline_label(number)}" for number in others]
+    return f"{listed(said)} ({why})"
 
 
 def headline(facts: RunFacts) -> str:
-    """How robust: the headline with its interval and why it is that one, clean accuracy, then the average."""
-    if facts.headline is None or facts.average is None:
+    """Return how robust a run is: the headline and its reason, clean accuracy, then the mean over everything."""
+    first = facts.headline
+    if first is None or facts.average is None:
         verb = "is" if facts.samples == 1 else "are"
         images = f"{counted(facts.samples, 'image')} of {facts.data}"
         return (
             f"{percent(facts.clean)} of {images} {verb} classified correctly; no attack was searched at every strength."
         )
-    first = facts.headline
-    said = withstand(first, facts.samples, facts.data, masked(facts, first.at))
-    average = percent(facts.average, masked(facts, judged_of(facts)))
-    return f"{said}. {percent(facts.clean)} without an attack. Mean over {attacks_and_strengths(facts)}: {average}."
-
-
-def judged_of(facts: RunFacts) -> list[str]:
-    """The attacks that the average accuracy goes over."""
-    return [attack.attack for attack in facts.attacks if attack.average is not None]
+    said = f"{headline_sentence(first, facts.data)}. {percent(facts.clean)} without an attack."
+    if first.is_mean:
+        return said
+    return f"{said} Mean over {strengths_in_words(facts.average)}: {percent(facts.average)}."
 
 
 def attacks_and_strengths(facts: RunFacts) -> str:
-    """What the average accuracy goes over."""
-    judged = [len(attack.strengths) for attack in facts.attacks if attack.average is not None]
-    strengths = counted(sum(judged), "strength")
-    if len(judged) == 1:
-        return f"the {strengths} of one attack" if judged[0] > 1 else "the one strength of one attack"
-    return f"{len(judged)} attacks and their {strengths}"
+    """Return over what the mean over attacks and strengths is taken."""
+    return strengths_in_words(facts.average) if facts.average else ""
 
 
 def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
@@ -90,9 +89,9 @@ def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
     standard = STANDARD.get(item.attack, (float("nan"), ""))[0]
     near = np.flatnonzero(np.isclose(item.strengths, standard, rtol=1e-5))
     middle = int(near[0]) if len(near) else (len(item.strengths) - 1) // 2
-    held, why = run.certified_under(item.attack), masked(run, [item.attack])
+    held = run.certified_under(item.attack)
     said = [
-        f"{percent(accuracy[k], why)}{f' (certified: at least {percent(held.accuracy[k])})' if held else ''} "
+        f"{percent(accuracy[k])}{f' (certified: at least {percent(held.accuracy[k])})' if held else ''} "
         f"at {strength(item.strengths[k], of=item.attack)}"
         for k in dict.fromkeys((middle, len(item.strengths) - 1))
     ]
@@ -100,7 +99,7 @@ def line_in_words(run: RunFacts, item: AttackFacts, named: bool) -> str:
 
 
 def certified(facts: RunFacts) -> list[str]:
-    """What is certain of a run from below, and what attacks left of it from above: a sentence for each attack."""
+    """Return a sentence for each certified attack: what is certain from below, and what attacks left from above."""
     return [wording(held.row).label + held.sentence.removeprefix(held.row) for held in facts.certified]
 
 
@@ -110,59 +109,69 @@ def findings(facts: RunFacts, distances: Mapping[str, float] | None = None) -> l
     found = [_breaking_point(facts, distances or {})]
     if facts.reference:
         found.append(_place(facts.reference))
-    first, worst = facts.headline, facts.worst
-    if worst is not None and (first is None or worst.at != first.at):
-        number = percent(worst.accuracy, masked(facts, worst.at))
-        found.append(("Worst case over attacks", number, f"withstand {worst.explained(len(worst.at))}."))
+    if facts.worst is not None and is_worst_case_shown(facts.worst):
+        found.append(
+            ("Worst case over attacks", percent(facts.worst), f"withstand {worst_case_in_words(facts.worst)}.")
+        )
     else:
         found.append((WITHOUT, percent(facts.clean), "are classified correctly."))
     return found
 
 
-def breaking(point: BreakingPoint) -> str:
-    """The attack and the size from which on half of the images are wrong.
+def is_worst_case_shown(worst: Number) -> bool:
+    """Return True if more than one attack decides a noticeable share of a worst case, so that it says more than one."""
+    return sum(share >= NOTICEABLE for share in worst.decided_by.values()) > 1
 
-    >>> breaking(BreakingPoint("linf", 6 / 255)), breaking(BreakingPoint("l2", 0.25))
-    ('L∞ 0.0235 = 6/255', 'L2 0.25')
+
+def worst_case_in_words(worst: Number) -> str:
+    """Return over which attacks a worst case is taken, and which attack decides it.
+
+    >>> at, shares = {"linf": (8 / 255,), "l2": (0.5,)}, {"l2": 9.0, "linf": 2.0}
+    >>> worst_case_in_words(Number(40, 35, 45, 0.95, "union accuracy", "net", at, 500, decided_by=shares))
+    'L∞ at 8/255 and L2 at 0.5, each image under all of them; L2 decides it (it alone breaks 9.0%)'
     """
-    in_levels = f" = {255 * point.half:.2g}/255" if point.attack == "linf" else ""
-    return f"{wording(point.attack).label} {size(point.half, of=point.attack)}{in_levels}"
+    over = listed([f"{wording(attack).label} at {strength(at, of=attack)}" for attack, at in worst.points.items()])
+    attack, share = next(iter(worst.decided_by.items()))
+    who = f"{wording(attack).label} decides it (it alone breaks {share:.1f}%)"
+    return f"{over}, each image under all of them; {who}"
 
 
-def half_words(attack: str, half: float, why: Mapping[str, float] | None = None) -> str:
-    """From where on half of the images are wrong under an attack, in a sentence; ``why``: see `masked`.
+def median_sentence(median: Number) -> str:
+    """Return the sentence on the median size under an attack.
 
-    >>> half_words("l2", 0.25)
-    'Half of the images are wrong from L2 0.25 on.'
+    >>> median_sentence(Number(0.25, 0.2, 0.3, 0.95, "median size", "net", {"l2": (0.5,)}, samples=90))
+    'Half of the images that are right without a change are wrong from L2 0.25 on.'
     """
-    if math.isinf(half):
-        label = beside_masked(wording(attack).label, why)
-        return f"More than half of the images withstand every attack that counts, even {label}."
-    if half == 0:
-        return "Half of the images are wrong before any attack."
-    return (
-        f"Half of the images are wrong from {breaking(BreakingPoint(attack, half))} on{f' ({MASKED})' if why else ''}."
-    )
+    status = _bracketed(status_text(median))
+    if math.isinf(median.value):
+        label = wording(median.attack).label
+        return f"More than half of the images that are right without a change withstand even {label}{status}."
+    return f"{_HALF} are wrong from {size_text(median.attack, median.value)} on{status}."
+
+
+def _bracketed(status: str) -> str:
+    return f" ({status})" if status else ""
+
+
+_HALF = "Half of the images that are right without a change"
 
 
 def _breaking_point(facts: RunFacts, distances: Mapping[str, float]) -> tuple[str, str, str]:
-    """Where half of the images are wrong, under the attack that leaves fewest of them."""
-    about, point = "Where it breaks", facts.breaking
-    if point is None:
+    """Return the median size under the attack that leaves fewest images correct, as a finding."""
+    about, median = "Where it breaks", facts.weakest
+    if median is None:
         return about, "Not known", "No attack was run."
-    weakest = next(attack for attack in facts.attacks if attack.attack == point.attack)
-    label = wording(point.attack).label
-    why = masked(facts, [point.attack])
-    mark = f" ({MASKED})" if why else ""
-    left = f" Averaged over its strengths, {percent(weakest.average, why)} stay correct." if weakest.average else ""
-    if math.isinf(point.half):
-        return about, label, f"is its weakest side, but more than half of the images withstand it{mark}.{left}"
-    if point.half == 0:
-        return about, "At once", f"Half of the images are wrong before any attack; {label} leaves fewest.{left}"
-    distance = distances.get(point.attack)
-    share = f", {100 * point.half / distance:.0f}% of the smallest distance between classes" if distance else ""
+    weakest = next(attack for attack in facts.attacks if attack.attack == median.attack)
+    label = wording(median.attack).label
+    status = _bracketed(status_text(median))
+    left = f" Averaged over its strengths, {percent(weakest.average)} stay correct." if weakest.average else ""
+    if math.isinf(median.value):
+        return about, label, f"is its weakest side, but more than half of the right images withstand it{status}.{left}"
+    distance = distances.get(median.attack)
+    share = f", {100 * median.value / distance:.0f}% of the smallest distance between classes" if distance else ""
     unit = f" Unit: {axis(weakest.unit, of=weakest.attack)}." if weakest.unit else ""
-    return about, breaking(point), f"Half of the images are wrong from here on{share}{mark}.{left}{unit}"
+    said = f"{_HALF} are wrong from here on{share}{status}.{left}{unit}"
+    return about, size_text(median.attack, median.value), said
 
 
 def _best_known(attack: AttackFacts) -> str:
@@ -183,14 +192,14 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     place, doubt = reference.place, " See the warnings on the reference." if reference.held.doubts else ""
     if place is None:
         key = "CR ind-avg" if "CR ind-avg" in reference.numbers else "mUAR"
-        of = "of the accuracy of specialists" if held_to_specialists(reference) else f"relative to {reference.what}"
+        of = "of the accuracy of specialists" if has_specialists(reference) else f"relative to {reference.what}"
         what = f"{of}, on average (CR ind-avg)" if key == "CR ind-avg" else "mUAR"
         entries = f"On {reference.held.points} of {reference.held.ranked_points} ranked entries"
         missing = "" if reference.complete else f" {entries}: incomplete, so no rank."
         if reference.masked:
             missing = f" {MASKED.capitalize()}, so no rank."
-        about = "Against specialists" if held_to_specialists(reference) else "Against a reference"
-        return about, percent(reference.numbers[key], reference.masked), f"{what}.{missing}{doubt}"
+        about = "Against specialists" if has_specialists(reference) else "Against a reference"
+        return about, percent(reference.numbers[key]), f"{what}.{missing}{doubt}"
     alone = f"; {ordinal(place.rank)} by the number alone" if place.best < place.worst else ""
     own = [wording(attack).label for attack in reference.held.own_threat]
     other = (
@@ -203,8 +212,8 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     return "Rank", place.words(about=reference.held.approximate), text
 
 
-def held_to_specialists(reference: ReferenceFacts) -> bool:
-    """Whether the reference is of models that were trained against the very attack."""
+def has_specialists(reference: ReferenceFacts) -> bool:
+    """Return True if the reference is of models that were trained against the very attack."""
     return not reference.held.reference.models
 
 
@@ -213,11 +222,11 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
 
     Next to other runs (not `alone`) it leaves out what holds for all of them, which `trust_together` says once.
     """
-    answers = [("How robust?", _how_robust(facts))]
+    answers = [("How robust?", _robustness_sentences(facts))]
     judged = [attack for attack in facts.attacks if attack.average and not masked(facts, [attack.attack])]
-    if judged and (len(judged) > 1 or len(judged_of(facts)) == 1):
+    if judged and (len(judged) > 1 or len(facts.attacks) == 1):
         answers.append(("Against what?", _against_what(judged) + (f" {UNEQUAL}" if alone and len(judged) > 1 else "")))
-    answers.append(("Where does it break?", _where(facts)))
+    answers.append(("Where does it break?", _medians_in_words(facts)))
     if handed := [attack for attack in facts.attacks if attack.best_known]:
         answers.append(("Best known, and by whom?", " ".join(map(_best_known, handed))))
     if advice := facts.advice:
@@ -225,8 +234,8 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
             ("Do the strengths tell enough?", f"{' '.join(one.why for one in advice)} Better: {facts.extended}.")
         )
     if facts.reference:
-        whom = "specialists" if held_to_specialists(facts.reference) else facts.reference.what
-        answers.append((f"Compared with {whom}?", _compared(facts.reference)))
+        whom = "specialists" if has_specialists(facts.reference) else facts.reference.what
+        answers.append((f"Compared with {whom}?", _reference_sentences(facts.reference)))
     if alone:
         answers.append(("What to trust?", " ".join([_intervals(facts), UPPER_BOUNDS, _checks(facts)])))
     elif facts.warnings or facts.missing:
@@ -234,89 +243,106 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
     return answers
 
 
-def verdict(contests: Standings) -> list[str]:
-    """Sentences that say which of several models is more robust: the first one at the headline, then which are masked,
-    and why, then in means over strengths. Differences within chance are not a lead."""
-    degree = "more" if len(contests.names) == 2 else "most"
-    sentences = []
-    if contests.headline:
-        sentences.append((contests.headline, f"Under {contests.headline.label}", "withstand"))
-    if contests.together:
-        attacks = some(contest.label for contest in contests.attacks)
-        over = f"In the mean over {attacks} and their {contests.together.strengths} strengths"
-        sentences.append((contests.together, over, "stay correct"))
-    said = [_answer(contests, *asked, degree) for asked in sentences if _contested(asked[0])]
-    by_leaders: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Contest]] = {}
-    first = contests.headline.values if contests.headline else ()
-    others = (one for one in contests.attacks if one.strengths > 1 or one.values != first)
-    for contest in filter(_contested, others):
-        by_leaders.setdefault((contest.leaders, contest.masked), []).append(contest)
-    for alike in by_leaders.values():
-        said.append(f"Against {_each(alike)}, {_lead(contests, alike[0], f'{degree} robust')}.")
-    behind = [f"{shortened(name)} is {MASKED}. {why}" for name, why in contests.why.items()]
-    clean = f"On clean images, {_lead(contests, contests.clean, f'{degree} accurate')}."
-    leading = int(_contested(contests.leading))
-    return [*said[:leading], *behind, *said[leading:], clean]
+def verdict(standings: Standings) -> list[str]:
+    """Return who is more robust, in sentences: at the headline, who is masked, in the mean over everything, and clean.
+
+    A model is the most robust one only if it is ahead of all others under every headline attack.
+    """
+    behind = [f"{shortened(name)} is {MASKED}. {why}" for name, why in standings.masked.items()]
+    said = [" ".join(_headline_sentences(standings))] if all(map(_is_contested, standings.headlines)) else []
+    together = standings.together
+    means = []
+    if together and _is_contested(together):
+        over = f"In the mean over {some(contest.label for contest in standings.attacks)} and their "
+        means.append(f"{over}{together.strengths} strengths, {_order(standings, together, 'stay correct')}.")
+    if not standings.is_mean or not said:
+        means += _attack_sentences(standings, standings.attacks)
+    clean = f"On clean images, {_order(standings, standings.clean, 'are right')}."
+    return [*said, *behind, *means, clean]
 
 
-def _answer(contests: Standings, contest: Contest, where: str, withstand: str, degree: str) -> str:
-    if len(contest.leaders) != 1:
-        return f"{where}, {_tied(contests, contest)}{_paired(contests, contest)}."
-    (leader,) = contest.leaders
-    said = f"{shortened(contests.names[leader])} is the {degree} robust: {percent(contest.values[leader])} {withstand}"
-    return f"{where}, {said}{_paired(contests, contest)}."
+def _headline_sentences(standings: Standings) -> list[str]:
+    best, names = standings.robust_leader, [shortened(name) for name in standings.names]
+    where = listed([f"{contest.label}" for contest in standings.headlines])
+    if standings.is_mean:
+        where = (
+            f"{where}, in the mean over the strengths of each"
+            if len(standings.headlines) > 1
+            else f"{where}, in the mean over its strengths"
+        )
+    why = f"({standings.why[0].upper()}{standings.why[1:]}.)"
+    if best is None:
+        return [*_attack_sentences(standings, standings.headlines), why]
+    degree = "more" if len(names) == 2 else "most"
+    numbers = listed([f"{percent(contest.values[best])}" for contest in standings.headlines])
+    gap = _gap(standings, standings.headlines[0]) if len(standings.headlines) == 1 else ""
+    return [f"{names[best]} is the {degree} robust under {where}: {numbers}{gap}.", why]
 
 
-def _each(contests: Sequence[Contest]) -> str:
-    """The attacks, and over what the mean under each goes."""
-    attacks = listed([contest.label for contest in contests])
-    if len(contests) > 1:
-        return f"{attacks}, each in the mean over its strengths"
-    return f"{attacks}, in the mean over {contests[0].strengths} strengths" if contests[0].strengths > 1 else attacks
+def _attack_sentences(standings: Standings, contests: Sequence[Contest]) -> list[str]:
+    """Return a sentence for the attacks under which the same models are ahead."""
+    alike: dict[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], list[Contest]] = {}
+    for contest in filter(_is_contested, contests):
+        alike.setdefault((contest.ahead, contest.masked), []).append(contest)
+    said = []
+    for group in alike.values():
+        first = group[0]
+        where = listed([contest.label for contest in group])
+        over = (
+            ""
+            if not first.strengths
+            else " in the mean over the strengths of each"
+            if len(group) > 1
+            else " in the mean over its strengths"
+        )
+        said.append(f"Under {where},{over and over + ','} {_order(standings, first, '', alone=len(group) == 1)}.")
+    return said
 
 
-def _paired(contests: Standings, contest: Contest) -> str:
-    """What the best one has more than the next one on the same images, of two or where it leads all others."""
+def _order(standings: Standings, contest: Contest, verb: str, alone: bool = True) -> str:
+    """Return who is ahead of whom in one number, with the number of a model that is ahead of all."""
+    names = [shortened(name) for name in standings.names]
+    if not contest.is_told_apart:
+        return f"the images tell no models apart{_gap(standings, contest) if alone else ''}"
+    if not contest.leaders:
+        pairs = listed([f"{names[first]} is ahead of {names[second]}" for first, second in contest.ahead])
+        return f"{pairs}; the other differences are within chance"
+    leader = contest.leaders[0]
+    if not alone:
+        return f"{names[leader]} is ahead"
+    value = f"{percent(contest.values[leader])}{' ' if verb else ''}{verb}"
+    return f"{names[leader]} is ahead: {value}{_gap(standings, contest)}"
+
+
+def _gap(standings: Standings, contest: Contest) -> str:
+    """Return what the best model has more than the next one on the same images, of two models or if it leads all."""
     gap, count = contest.difference, len(contest.values) - len(contest.masked)
-    if gap is None or (count > 2 and len(contest.leaders) != 1):
+    if gap is None or contest.p_value is None or (count > 2 and not contest.leaders):
         return ""
     doubt = f"{gap.low:.1f} to {gap.high:.1f}"
-    if contest.p_value is not None:
-        p = pvalue(contest.p_value)
-        doubt += f"; p {p if p.startswith('<') else f'= {p}'}"
-        doubt += f", corrected for {count * (count - 1) // 2} pairs" if count > 2 else ""
-    if not contest.told_apart:
-        return f": {gap.value:.1f} points between them ({doubt}) on the same images"
-    other = shortened(contests.names[contest.best[1]])
-    return f"; {gap.value:.1f} points more than {other} ({doubt}) on the same images"
+    if not contest.is_told_apart and gap.low <= 0 <= gap.high and contest.p_value < SIGNIFICANCE:
+        return f": {gap.value:.1f} points between them ({doubt}), which may be none"
+    p = pvalue(contest.p_value)
+    doubt += f"; p {p if p.startswith('<') else f'= {p}'}"
+    doubt += f", corrected for {count * (count - 1) // 2} pairs" if count > 2 else ""
+    if not contest.is_told_apart:
+        return f": {gap.value:.1f} points between them ({doubt})"
+    other = shortened(standings.names[contest.best[1]])
+    return f", {gap.value:.1f} points more than {other} ({doubt})"
 
 
-def _contested(contest: Contest) -> bool:
+def _is_contested(contest: Contest) -> bool:
     return len(contest.values) - len(contest.masked) > 1
 
 
-def _lead(contests: Standings, contest: Contest, what: str) -> str:
-    leaders = contest.leaders
-    return f"{shortened(contests.names[leaders[0]])} is the {what}" if len(leaders) == 1 else _tied(contests, contest)
-
-
-def _tied(contests: Standings, contest: Contest) -> str:
-    if not contest.leaders:
-        return "no model leads all others"
-    if not contest.told_apart:
-        return "no clear difference shows"
-    names = listed([shortened(contests.names[run]) for run in contest.leaders])
-    behind = len(contest.values) - len(contest.masked) - len(contest.leaders)
-    return f"{names} are ahead of the {'other' if behind == 1 else 'others'} and tied"
-
-
 def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str:
-    """What to trust, said once for several runs."""
+    """Return what to trust, said once for several runs."""
     widest = max(facts, key=lambda run: run.clean.high - run.clean.low)
     parts = [_intervals(widest)]
     if contests:
         parts.append(
-            "A model is called ahead only where the same images show it, with 95% confidence for all pairs of models."
+            "A model is called ahead only where the same images show it: corrected p-value below 0.05, and an interval "
+            "for all pairs of models that excludes 0."
         )
     parts.append(UPPER_BOUNDS)
     if any(len(run.attacks) > 1 for run in facts):
@@ -324,12 +350,11 @@ def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str
     return " ".join(parts)
 
 
-def _how_robust(facts: RunFacts) -> str:
+def _robustness_sentences(facts: RunFacts) -> str:
     text = f"Of {counted(facts.samples, 'image')}, {percent(facts.clean)} are classified correctly as they are."
     if facts.average is None:
         return text
-    average = percent(facts.average, masked(facts, judged_of(facts)))
-    return f"{text} On average over {attacks_and_strengths(facts)}, {average} stay correct."
+    return f"{text} On average over {attacks_and_strengths(facts)}, {percent(facts.average)} stay correct."
 
 
 def _against_what(attacks: Sequence[AttackFacts]) -> str:
@@ -343,30 +368,21 @@ def _against_what(attacks: Sequence[AttackFacts]) -> str:
     )
 
 
-def _where(facts: RunFacts) -> str:
-    attacks, words = (
-        facts.attacks,
-        {a.attack: f" ({MASKED})" if masked(facts, [a.attack]) else "" for a in facts.attacks},
-    )
-    broken = [
-        f"{wording(a.attack).label} {size(a.quartiles[1], of=a.attack)}{words[a.attack]}"
-        for a in attacks
-        if math.isfinite(a.quartiles[1])
-    ]
-    holding = [f"{wording(a.attack).label}{words[a.attack]}" for a in attacks if math.isinf(a.quartiles[1])]
-    parts = []
-    if broken:
-        parts.append(f"Half of all images are misclassified from these sizes on: {listed(broken)}.")
-    if holding:
-        parts.append(f"More than half withstand {listed(holding)} as far as it was searched.")
+def _medians_in_words(facts: RunFacts) -> str:
+    medians = [attack.median for attack in facts.attacks]
+    status = {m.attack: _bracketed(status_text(m)) for m in medians}
+    broken = [f"{size_text(m.attack, m.value)}{status[m.attack]}" for m in medians if math.isfinite(m.value)]
+    holding = [f"{wording(m.attack).label}{status[m.attack]}" for m in medians if math.isinf(m.value)]
+    parts = [f"{_HALF} are wrong from these sizes on: {listed(broken)}."] if broken else []
+    parts += [f"More than half of them withstand {listed(holding)} as far as it was searched."] if holding else []
     return " ".join(parts)
 
 
-def _compared(reference: ReferenceFacts) -> str:
+def _reference_sentences(reference: ReferenceFacts) -> str:
     ranked = f"{reference.held.ranked_points} ranked entries"
     some = f"{reference.held.points} of the {ranked}, which is incomplete and has no rank"
     scope = f"all {ranked}" if reference.complete else some
-    said = {name: percent(number, reference.masked) for name, number in reference.numbers.items()}
+    said = {name: percent(number) for name, number in reference.numbers.items()}
     if "CR ind-avg" not in said:
         return f"mUAR {said['mUAR']}. Reference: {reference.name}, {scope}."
     return (

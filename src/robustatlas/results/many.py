@@ -1,4 +1,4 @@
-"""Many runs as results, of which only those at work are in memory."""
+"""Results of many runs, of which only those at work are in memory."""
 
 from __future__ import annotations
 

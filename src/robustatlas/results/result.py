@@ -90,7 +90,7 @@ class Result(OutcomeTable, Tabular):
     _run: Run | None = field(default=None, repr=False)
 
     @classmethod
-    def of_run(
+    def from_run(
         cls,
         run: Run,
         attacks: Sequence[str] | None = None,
@@ -124,20 +124,20 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def fingerprint(self) -> str:
-        """What stands for the model where it is drawn: its hashes, or its name where they are not known."""
+        """Identity of the model in figures: its hashes, or its name if they are not known."""
         return self.identity.model.fingerprint if self.identity is not None else self.name
 
     @property
     def complete(self) -> bool:
-        """Whether every attack has finished every sample that was asked for."""
+        """True if every attack has finished every sample that was asked for."""
         return not self.missing
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be doubted, each sentence once.
+        """Sentences on what is to be doubted, each once.
 
-        Attacks whose gradients the model did not give. A diagnosis that speaks against the numbers. What the checks
-        said when each attack was last asked for.
+        They name attacks whose gradients the model did not give, a diagnosis that speaks against the numbers, and the
+        warnings of the checks when each attack was last asked for.
         """
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
         said = [warning for plan in last.values() for warning in plan.warnings]
@@ -150,8 +150,10 @@ class Result(OutcomeTable, Tabular):
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:
-        """Whether the numbers can be trusted, by the last diagnosis of the run that tells anything (one for attacks
-        without gradients alone tells nothing); None where there was none."""
+        """Last diagnosis of the run that tells anything; None if there was none.
+
+        A diagnosis for attacks without gradients alone tells nothing.
+        """
         kept = self._run.diagnoses() if self._run is not None else []
         telling = [record for record in kept if record.told] or kept
         besides = [audit_finding(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
@@ -205,7 +207,7 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def suspect(self) -> bool:
-        """Whether numbers of the result carry a mark: some are invalid, or its diagnosis speaks against them."""
+        """True if numbers of the result carry a mark: some are invalid, or its diagnosis speaks against them."""
         diagnosis = self.diagnosis
         return bool(self.invalid) or (diagnosis is not None and diagnosis.has_doubts)
 
@@ -238,7 +240,7 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def circumstances(self) -> Sequence[Mapping[str, str]]:
-        """Where and with what the numbers were computed, each combination once."""
+        """Devices, hosts and versions with which the numbers were computed, each combination once."""
         return self._run.circumstances() if self._run else ()
 
     @property
@@ -255,15 +257,17 @@ class Result(OutcomeTable, Tabular):
         if self._run is None:
             raise UserError("These numbers are of no run, so there is nothing to read again.")
         grids = {attack: self.distances(attack).tolist() for attack in self.attacks}
-        return Result.of_run(self._run, list(self.attacks), self.index, grids)
+        return Result.from_run(self._run, list(self.attacks), self.index, grids)
 
     @classmethod
-    def of_certificates(cls, run: Run, attacks: Sequence[str], index: Integers) -> Result:
-        """What a run holds of both sides of some attacks, on the samples ``index``; attacks that nobody ran on all of
-        them have their lower side alone."""
+    def from_certificates(cls, run: Run, attacks: Sequence[str], index: Integers) -> Result:
+        """Return both sides of some attacks on the samples ``index``.
+
+        An attack that was not run on all of them has its lower side alone.
+        """
         found = [name for name in attacks if name in {record.name for record in run.records().values()}]
         both = [name for name in found if not len(np.setdiff1d(index, run.finished(name)))]
-        return cls.of_run(run, both, index)
+        return cls.from_run(run, both, index)
 
     def certified(self, attack: str) -> RobustnessCurve:
         """The curve of the certified sizes: an upper bound of the robust error at every size.
@@ -311,7 +315,7 @@ class Result(OutcomeTable, Tabular):
     card = Bound()
 
     def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
-        """How often a randomised model misclassifies each sample's smallest example, in percent of fresh draws.
+        """Return how often a randomised model misclassifies each sample's smallest example, in percent of fresh draws.
 
         Where the clean input is misclassified, it is that which is drawn. Intervals are at 95 %.
 
@@ -327,8 +331,9 @@ class Result(OutcomeTable, Tabular):
         )
 
     def audited(self, attack: str) -> Audited:
-        """What the dear search of an audit would leave of all samples, at each strength and in the mean, with 95 %
-        intervals: about these samples and that search.
+        """Return what the stronger search of an audit would leave of all samples, at each strength and in the mean.
+
+        The 95 % intervals are about these samples and that search.
 
         Raises:
             UserError: there was no audit, or it did not have this attack.
@@ -351,7 +356,7 @@ class Result(OutcomeTable, Tabular):
         return Audits(self, self._run.audit if self._run is not None else None)
 
     def searched(self, attack: str) -> Outcome:
-        """What the run's own searches found under an attack, without the examples that others handed over."""
+        """Return the outcome of the run's own searches under an attack, without examples that others handed over."""
         outcome = self.outcome(attack)
         if self._run is None:
             return outcome
@@ -359,8 +364,9 @@ class Result(OutcomeTable, Tabular):
         return self._run.table([attack], self.index, strengths, searched=True).outcome(attack)
 
     def optimality(self, best_known: OutcomeTable) -> dict[str, float]:
-        """How near each attack comes to the smallest examples known of its samples: a fraction in [0, 1], as
-        AttackBench writes it; 1 where none is smaller.
+        """Return the optimality of each attack in [0, 1], as AttackBench defines it, by the smallest examples known.
+
+        It is 1 if no smaller example of its samples is known.
 
         Args:
             best_known: of the same data; joined runs (``robustatlas best-known``) or one of another search or seed.
@@ -423,7 +429,7 @@ def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Resul
         ...     load_result(f"{folder}/run").minimal_size("linf").shape
         (3,)
     """
-    return Result.of_run(Run.open(path), attacks)
+    return Result.from_run(Run.open(path), attacks)
 
 
 def _name_said(cards: Sequence[Mapping[str, Any]]) -> str | None:

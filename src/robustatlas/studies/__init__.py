@@ -8,9 +8,9 @@ from robustatlas.studies.description import Study
 from robustatlas.studies.differences import Differences, differences_of
 from robustatlas.studies.forecast import forecast_study
 from robustatlas.studies.outputs import OUTPUTS, Output
-from robustatlas.studies.planning import chosen, steps_of
+from robustatlas.studies.planning import select_steps, steps_of
 from robustatlas.studies.progress import StudyDisplay
-from robustatlas.studies.reading import read_study, shipped, text_of
+from robustatlas.studies.reading import read_study, shipped, study_text
 from robustatlas.studies.running import carry_out, plan_sentence
 from robustatlas.studies.tables import Sheet
 from robustatlas.studies.writing import Studied, write_outputs
@@ -23,15 +23,15 @@ __all__ = [
     "Studied",
     "Study",
     "StudyDisplay",
-    "chosen",
     "differences_of",
     "forecast_study",
     "plan_sentence",
     "read_study",
+    "select_steps",
     "shipped",
     "steps_of",
     "study",
-    "text_of",
+    "study_text",
 ]
 
 

@@ -1,4 +1,4 @@
-"""What a study is: data, models, evaluations, references and outputs by name, as its file says them."""
+"""The entries of a study file: data, models, evaluations, references and outputs by name."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class DataEntry(StudyEntry):
 
 
 class TrainingEntry(StudyEntry):
-    """How a model is trained; what a model does not say is that of the section ``training``."""
+    """The training of a model; a key that a model lacks is taken from the section ``training``."""
 
     architecture: str | None = None
     recipe: str | None = None
@@ -128,7 +128,7 @@ class ModelEntry(TrainingEntry):
     trained_on: dict[str, Strength] | None = None
 
     @model_validator(mode="after")
-    def _of_one_kind(self) -> ModelEntry:
+    def _check_kind(self) -> ModelEntry:
         kinds = [kind for kind in ("source", "of", "architecture") if getattr(self, kind) is not None]
         if not kinds:
             raise ValueError("expected a source, or the architecture of a training")
@@ -140,7 +140,7 @@ class ModelEntry(TrainingEntry):
 
     @property
     def trained(self) -> bool:
-        """Whether the study trains it."""
+        """Return if the study trains the model."""
         return self.source is None and self.of is None
 
 
@@ -245,15 +245,18 @@ class Study(StudyEntry):
         return seed if seed in seeds else seeds[0]
 
     def label(self, model: str) -> str:
-        """What tables call a model: as it says, or what it is trained against, where no other is too."""
+        """Return the name of a model in tables: its label, what it alone is trained against, or its name there."""
         entry = self.models[model]
         if entry.label is not None or not entry.against or not entry.trained:
             return entry.label or model
-        own, others = _said(entry.against), [_said(each.against or {}) for each in self.models.values()]
+        own, others = (
+            _training_phrase(entry.against),
+            [_training_phrase(each.against or {}) for each in self.models.values()],
+        )
         return own if others.count(own) == 1 else f"{model} ({own})"
 
 
-def _said(against: Mapping[str, float]) -> str:
+def _training_phrase(against: Mapping[str, float]) -> str:
     return " and ".join(f"{attack} {text_as_typed(strength)}" for attack, strength in against.items())
 
 

@@ -25,7 +25,7 @@ from robustatlas.report.training import read_history
 from robustatlas.results.result import Result
 from robustatlas.studies.description import DataEntry, Study
 from robustatlas.studies.identity import Identities, Identity, State, state_of
-from robustatlas.studies.planning import Step, kept_epochs, steps_of
+from robustatlas.studies.planning import Step, epochs_to_keep, steps_of
 from robustatlas.training.references import REFERENCE
 from robustatlas.training.snapshots import EPOCHS
 
@@ -41,7 +41,7 @@ WARNED, FOUND = "warned", "found"
 
 @dataclass(frozen=True)
 class Finished:
-    """What a folder holds of a study.
+    """The finished part of a study in a folder.
 
     Attributes:
         study: as its file says it.
@@ -57,7 +57,7 @@ class Finished:
     _results: dict[str, Result] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, study: Study, folder: Path) -> Finished:
+    def open(cls, study: Study, folder: Path) -> Finished:
         """Return the study in ``folder``, which may be empty."""
         return cls(study, folder, steps_of(study), Identities(study, lru_cache(8)(images_of)))
 
@@ -84,12 +84,12 @@ class Finished:
         before, finished = self.identity_there(step)
         return State.NEW if before is None else state_of(step.kind, before, self.identities.identity_of(step), finished)
 
-    def done(self, step: Step) -> bool:
-        """Return whether a step was done as the file asks for it."""
+    def is_done(self, step: Step) -> bool:
+        """Return if a step was done as the file asks for it."""
         return step.kind != "outputs" and self.state(step) is State.REUSED
 
     def begin(self, step: Step) -> None:
-        """Say that a step begins, and put an evaluation of something else aside."""
+        """Record that a step begins, and move an evaluation with another identity aside."""
         before, _ = self.identity_there(step)
         identity, place = self.identities.identity_of(step), self.folder / step.place
         if before is not None and self.state(step) is State.AGAIN:
@@ -108,7 +108,7 @@ class Finished:
         return self.folder / ASIDE / f"{step.name}-{digest(without_samples)}"
 
     def mark(self, step: Step, warned: Sequence[str] = (), result: Result | None = None) -> None:
-        """Say that a step is done, what was warned of, and which samples an evaluation is of."""
+        """Record that a step is done, with its warnings and with the attacks and samples of an evaluation."""
         said = dict(self.identities.identity_of(step))
         if warned:
             said[WARNED] = [*warned]
@@ -117,17 +117,17 @@ class Finished:
         write_text(self._mark_file(step), json.dumps(said, indent=1) + "\n")
 
     def warned(self) -> dict[str, tuple[str, ...]]:
-        """What was warned of when the steps were done: sentence -> the steps that it is about."""
+        """Return the warnings of the finished steps: sentence -> the names of the steps that it is about."""
         found: dict[str, tuple[str, ...]] = {}
         for step in self.steps:
             for sentence in (self._mark(step) or {}).get(WARNED, ()):
                 found[sentence] = (*found.get(sentence, ()), step.name)
         return found
 
-    def missing(self, step: Step) -> tuple[str, ...]:
-        """What a step waits for."""
+    def missing_steps(self, step: Step) -> tuple[str, ...]:
+        """Return the names of the steps that a step needs and that are not finished."""
         by_name = {each.name: each for each in self.steps}
-        return tuple(name for name in step.needs if not self.done(by_name[name]))
+        return tuple(name for name in step.needs if not self.is_done(by_name[name]))
 
     def images(self, entry: DataEntry, split: str = "test") -> Dataset:
         """The images of a data set: to measure on, or to train on."""
@@ -159,14 +159,14 @@ class Finished:
         if step.name not in self._results:
             found = (self._mark(step) or {})[FOUND]
             index = np.concatenate([np.arange(first, end) for first, end in found["spans"]])
-            result = Result.of_run(Run.open(self.folder / step.place), found["attacks"], index)
+            result = Result.from_run(Run.open(self.folder / step.place), found["attacks"], index)
             about = {**result.about, "trained_on": dict(self.trained_on(step.model))}
             self._results[step.name] = replace(result, name=self._name_in_tables(step.model, step.seed), about=about)
         return self._results[step.name]
 
     def epochs(self, evaluation: str, model: str) -> tuple[int, ...]:
         """The epochs of a training whose weights an evaluation has."""
-        return kept_epochs(self.study.models[model]) if self.study.evaluations[evaluation].epochs else ()
+        return epochs_to_keep(self.study.models[model]) if self.study.evaluations[evaluation].epochs else ()
 
     def reference(self, name: str) -> Reference:
         """A reference of the study, one that comes with robustatlas, or a file."""
@@ -183,7 +183,7 @@ class Finished:
         return read_card(self.trainings(model)[0])
 
     def histories(self, model: str) -> list[list[dict[str, Any]]]:
-        """Of each training of a model the records of its epochs."""
+        """Return the records of the epochs of each training of a model."""
         return [read_history(folder) for folder in self.trainings(model)]
 
     def trained_on(self, model: str) -> Mapping[str, float]:
@@ -196,7 +196,7 @@ class Finished:
         return self.card(model).trained_on
 
     def label(self, model: str) -> str:
-        """What tables call a model."""
+        """Return the name of a model in tables."""
         return self.study.label(model)
 
 

@@ -1,4 +1,4 @@
-"""What a study will take: passes counted from the recipes and plans, times the seconds of a pass of each network."""
+"""The cost of a study: passes counted from recipes and attack plans, times the seconds of a pass of each network."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def forecast_study(
     """
     throughput = DeviceThroughput.parse_optional(device_throughput)
     check_claim(named(out), study)
-    counter = _Counter(Finished.of(study, named(out)), throughput, device)
+    counter = _Counter(Finished.open(study, named(out)), throughput, device)
     wanted = steps_wanted(counter.done, only, share_of(part))
     steps_in_words(counter.done, wanted)
     todo: dict[str, list[Step]] = {}
     for step in wanted:
-        if not counter.done.done(step):
+        if not counter.done.is_done(step):
             name = ".".join(filter(None, (step.kind, step.entry, step.model)))
             todo.setdefault(name, []).append(step)
     with warnings.catch_warnings():
@@ -143,7 +143,7 @@ class _Counter:
             why = f"{first_line(error)}."
         return Expected(name, len(steps), unknown=why)
 
-    def _once(self, key: object, count: Callable[[], Any]) -> Any:
+    def _compute_once(self, key: object, count: Callable[[], Any]) -> Any:
         known = repr(key)
         if known not in self.known:
             self.known[known] = count()
@@ -159,7 +159,7 @@ class _Counter:
     def _training(self, architecture: str, data: str, recipe: Recipe, settings: Settings) -> _Cost:
         """Return the cost of one training; its bytes are those of the weights."""
         images, number = self.trial_images(self.study.data[data], "train", _IMAGES)
-        passes = self._once((data, recipe, settings), lambda: _passes_of_an_update(images, recipe, settings))
+        passes = self._compute_once((data, recipe, settings), lambda: _passes_of_an_update(images, recipe, settings))
         in_all = settings.epochs * number * passes / len(images)
         pace, weights = self._network(architecture, data)
         return _Cost(in_all, in_all * pace, weights)
@@ -169,19 +169,23 @@ class _Counter:
         entry, model = self.study.evaluations[first.entry], self.study.models[first.model]
         data, request = self.study.data_of(entry), replace(evaluation_request(entry), samples=None)
         number = min(self._test_images(data), entry.samples or sys.maxsize)
-        by_attack = self._once((first.entry, model.defense), lambda: self._planned(data, request, model.defense))
+        by_attack = self._compute_once(
+            (first.entry, model.defense), lambda: self._planned(data, request, model.defense)
+        )
         network = self.study.models[model.of or first.model]
         if network.architecture is None:
             net = self.done.model(first.model, first.seed, device=self.device)
-            pace = self._once((first.model, data), lambda: self._pace(net, data))
+            pace = self._compute_once((first.model, data), lambda: self._pace(net, data))
         else:
             pace, _ = self._network(network.architecture, data)
-        missing = {attack: sum(self._missing(step, attack, number) for step in steps) for attack in by_attack}
+        missing = {
+            attack: sum(self._unattacked_samples(step, attack, number) for step in steps) for attack in by_attack
+        }
         one = sum((cost * missing[attack] for attack, cost in by_attack.items()), _Cost())
         return len(steps), replace(one, seconds=one.passes * pace)
 
-    def _missing(self, step: Step, attack: str, number: int) -> int:
-        """Return how many of ``number`` samples an evaluation still has to attack: what its run holds is kept."""
+    def _unattacked_samples(self, step: Step, attack: str, number: int) -> int:
+        """Return the samples, of ``number``, that an evaluation still has to attack; its run keeps the others."""
         place = self.done.folder / step.place
         if self.done.state(step) in (State.AGAIN, State.REFUSED) or not is_run(place):
             return number
@@ -211,7 +215,7 @@ class _Counter:
             weights = float(sum(p.numel() * p.element_size() for p in net.parameters()))
             return self._pace(Classifier(net, device=self.device, name="trial"), data), weights
 
-        found: tuple[float, float] = self._once((architecture, data), measured)
+        found: tuple[float, float] = self._compute_once((architecture, data), measured)
         return found
 
     def _pace(self, model: Classifier, data: str) -> float:

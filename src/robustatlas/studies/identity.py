@@ -15,7 +15,7 @@ from robustatlas.data import Dataset
 from robustatlas.models.sources.local_files import features_file, hashes_of_files, sha256_of_file, source_files
 from robustatlas.outcomes.hashes import digest
 from robustatlas.studies.description import DataEntry, EvaluationEntry, Study
-from robustatlas.studies.planning import Step, kept_epochs
+from robustatlas.studies.planning import Step, epochs_to_keep
 
 Identity = dict[str, Any]
 """Plain data, as JSON gives it back."""
@@ -130,7 +130,7 @@ class Identities:
             "extra": None if entry.extra in (None, "none") else self._loaded(DataEntry(name=str(entry.extra)), "train"),
             "start": None if entry.start is None else self._model(entry.start, step.seed),
             "seed": step.seed,
-            "kept": kept_epochs(entry),
+            "kept": epochs_to_keep(entry),
         }
 
     def _model(self, name: str, seed: int | None, epoch: int | None = None) -> Identity:

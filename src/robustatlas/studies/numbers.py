@@ -24,9 +24,9 @@ from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.bounds import describe_unsearched
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
-from robustatlas.report.facts import numbers
-from robustatlas.report.facts.against import Held, hold_against
-from robustatlas.report.facts.comparison import subject_of
+from robustatlas.report.numbers import definitions, statistics
+from robustatlas.report.numbers.against import Held, hold_against
+from robustatlas.report.numbers.shared import subject_of
 from robustatlas.results.result import Result
 
 KINDS = (
@@ -36,7 +36,7 @@ KINDS = (
 
 
 NO_PAIR = "no pair"
-"""Why there is no stability constant: no two points, one of them seen in training, are of about the same difficulty."""
+"""Reason for a missing stability constant: no two points, one seen in training, are of about the same difficulty."""
 
 
 class NotComputableError(UserError):
@@ -67,35 +67,35 @@ class StudyNumber:
     why: str = ""
 
     @classmethod
-    def not_computable(cls, why: str, trainings: int) -> StudyNumber:
+    def unavailable(cls, why: str, trainings: int) -> StudyNumber:
         """Return what stands in place of a number of so many trainings that cannot be computed.
 
         Example:
-            >>> StudyNumber.not_computable("no pair", 2).text
+            >>> StudyNumber.unavailable("no pair", 2).text
             'no pair'
         """
-        nothing = Interval(math.nan, math.nan, math.nan, numbers.CONFIDENCE)
+        nothing = Interval(math.nan, math.nan, math.nan, definitions.CONFIDENCE)
         return cls(OverTrainings(np.full(trainings, math.nan), nothing, nothing), resampled=False, why=why)
 
     @property
     def mean(self) -> float:
-        """Over the trainings."""
+        """Mean over the trainings."""
         return self.over.mean
 
     @property
     def std(self) -> float | None:
-        """Of the trainings, where there are several."""
+        """Standard deviation over the trainings, None for a single one."""
         return None if math.isnan(self.over.std) else self.over.std
 
     @property
     def intervals(self) -> dict[str, Interval]:
-        """Those over trainings, where there are several, and over images."""
+        """The intervals over images and, for several trainings, over trainings."""
         several = {} if self.std is None else {"trainings": self.over.trainings}
         return several | ({"images": self.over.images} if self.resampled else {})
 
     @property
     def text(self) -> str:
-        """The mean, and the deviation over trainings; or why there is none."""
+        """The mean and its deviation over trainings as text, or why it cannot be computed."""
         if self.why:
             return self.why
         deviation = "" if self.std is None else f" ± {self.std:.{self.digits}f}"
@@ -124,29 +124,29 @@ def number_of(
     try:
         found = [statistic_of(name, result, reference, trained_on) for result in results]
     except NotComputableError as error:
-        return StudyNumber.not_computable(str(error), len(results))
-    over = over_trainings([{name: each} for each in found], numbers.CONFIDENCE, numbers.REPLICATES)[name]
-    over = replace(over, trainings=possible(over.trainings, name))
+        return StudyNumber.unavailable(str(error), len(results))
+    over = over_trainings([{name: each} for each in found], definitions.CONFIDENCE, definitions.REPLICATES)[name]
+    over = replace(over, trainings=clip_interval(over.trainings, name))
     named = (name.partition("@")[0], name.rpartition(" ")[2])
     attacks = [attack for attack in results[0].attacks if attack in named] or None
     invalid = name != "clean" and any(masked(result, attacks) for result in results)
     return StudyNumber(over, digits_of(name), invalid, resampled=not name.startswith("std "))
 
 
-def possible(interval: Interval, name: str) -> Interval:
-    """Without what the number cannot be: shares end at 100 and hypervolumes at 1, nothing is below 0."""
+def clip_interval(interval: Interval, name: str) -> Interval:
+    """Clip an interval to the range of its number: shares end at 100, hypervolumes at 1, and nothing is below 0."""
     share = name in ("clean", "average") or "@" in name or name.startswith("average ")
     most = 100.0 if share else 1.0 if name.startswith("AH ") else math.inf
     return replace(interval, low=max(interval.low, 0.0), high=min(interval.high, most))
 
 
 def digits_of(name: str) -> int:
-    """How many digits a number is given with: hypervolumes lie in [0, 1], all others are percentages."""
+    """Return the number of digits after the point: hypervolumes lie in [0, 1], all others are percentages."""
     return 4 if name.startswith(("AH ", "std AH ")) else 1
 
 
 def label_of(name: str) -> str:
-    """What a table calls a number.
+    """Return the heading of a number in a table.
 
     Example:
         >>> label_of("linf@8/255"), label_of("resolution@80"), label_of("UAR jpeg-linf"), label_of("clean")
@@ -170,7 +170,7 @@ def statistic_of(
     if name == "clean":
         return accuracies.accuracy(CLEAN, 0)
     if at:
-        return _at_strength(judged, accuracies, attack, strength)
+        return _accuracy_at_strength(judged, accuracies, attack, strength)
     kind, _, last = name.rpartition(" ")
     if name == "average":
         return accuracies.average()
@@ -182,7 +182,7 @@ def statistic_of(
     if reference is None:
         raise UserError(f"{name!r} is not a number, or needs a reference; there are {KINDS}.")
     held = hold_against(judged, reference, result.records.values(), result.identity)
-    return _against(name, kind, last, held, judged, trained_on)
+    return _ratio_statistic(name, kind, last, held, judged, trained_on)
 
 
 def _check_searched(name: str, judged: Result) -> None:
@@ -200,7 +200,7 @@ def hypervolume_of(result: Result, attack: str) -> AdversarialHypervolume:
     Raises:
         UserError: it has no margins for one.
     """
-    found = numbers.hypervolume_of(result, attack)
+    found = statistics.hypervolume_of(result, attack)
     if found is None:
         raise UserError(f"{result.name} has no margins of {attack} at equal steps; evaluate by the search frontier.")
     return found
@@ -212,7 +212,9 @@ def _deviation(values: NDArray[np.float64]) -> SampleStatistic:
     return SampleStatistic(columns, lambda means: np.sqrt(np.maximum(means[..., 1] - means[..., 0] ** 2, 0.0)))
 
 
-def _at_strength(judged: Result, accuracies: AccuracyStatistics, attack: str, strength: str) -> SampleStatistic:
+def _accuracy_at_strength(
+    judged: Result, accuracies: AccuracyStatistics, attack: str, strength: str
+) -> SampleStatistic:
     if attack not in judged.attacks:
         raise UserError(f"{judged.name} was not evaluated with {attack}; it has {', '.join(judged.attacks)}.")
     grid = judged.distances(attack).tolist()
@@ -223,10 +225,10 @@ def _at_strength(judged: Result, accuracies: AccuracyStatistics, attack: str, st
     return accuracies.accuracy(attack, place)
 
 
-def _against(
+def _ratio_statistic(
     name: str, kind: str, last: str, held: Held, judged: Result, trained_on: Mapping[str, float]
 ) -> SampleStatistic:
-    overall = numbers.against(judged, held.require())
+    overall = statistics.against(judged, held.require())
     if name in overall:
         return overall[name]
     if name == "SC" or kind == "SC floor":

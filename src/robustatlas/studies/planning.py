@@ -41,7 +41,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """Distinct in a study; its beginning is what ``--only`` names."""
+        """Name of the step, distinct in a study; ``--only`` takes its beginning."""
         parts = [self.kind, self.entry, self.model if self.kind == "evaluations" else ""]
         parts += ["" if self.seed is None else f"seed-{self.seed}"]
         parts += ["" if self.epoch is None else f"epoch-{self.epoch}"]
@@ -49,7 +49,7 @@ class Step:
 
     @property
     def place(self) -> Path:
-        """Its folder in that of the study."""
+        """Folder of the step, relative to that of the study."""
         seed = () if self.seed is None else (f"seed-{self.seed}",)
         if self.kind == "models":
             return Path(TRAININGS, self.entry, *seed)
@@ -60,13 +60,13 @@ class Step:
 
 
 def request_of(model: ModelEntry) -> TrainingRequest:
-    """What a training of a model is asked for."""
+    """Return the training request of a model."""
     taken = ("architecture", "preset", "recipe", "against", "steps", "rate", "features", "options", "keep")
     return TrainingRequest(**{key: getattr(model, key) for key in taken}, given=model.settings)
 
 
-def kept_epochs(model: ModelEntry) -> tuple[int, ...]:
-    """The epochs after which weights are kept on the way."""
+def epochs_to_keep(model: ModelEntry) -> tuple[int, ...]:
+    """Return the epochs after which weights are kept."""
     if not model.trained or model.keep is None:
         return ()
     return tuple(range(model.keep, request_of(model).plan(0)[1].epochs + 1, model.keep))
@@ -82,20 +82,20 @@ def steps_of(study: Study) -> tuple[Step, ...]:
     """
     trainings = [
         Step("models", name, seed=seed, needs=_training_of(study, study.models[name].start, seed))
-        for name in _in_order(study)
+        for name in _training_order(study)
         for seed in study.seeds_of(name)
     ]
     references = [Step("references", name) for name in study.references]
     evaluations = [step for name in study.evaluations for step in _evaluations(study, name)]
     outputs = [
-        Step("outputs", name, needs=tuple(_needed_by(study, output, evaluations)))
+        Step("outputs", name, needs=tuple(_step_needs(study, output, evaluations)))
         for name, output in study.outputs.items()
     ]
     return (*trainings, *evaluations, *references, *outputs)
 
 
-def _in_order(study: Study) -> Sequence[str]:
-    """The models that are trained, each after that whose weights it begins with."""
+def _training_order(study: Study) -> Sequence[str]:
+    """Return the models that are trained, each after the model whose weights it begins with."""
     done: dict[str, None] = {}
 
     def add(name: str) -> None:
@@ -111,7 +111,7 @@ def _in_order(study: Study) -> Sequence[str]:
 
 
 def _training_of(study: Study, name: str | None, seed: int | None) -> tuple[str, ...]:
-    """The training of a model that goes with a seed: of that seed, or of the first."""
+    """Return the name of the training of a model at a seed, or at its first seed if it has not that one."""
     if name is None or not study.models[name].trained:
         return ()
     return (Step("models", name, seed=study.seed_beside(name, seed)).name,)
@@ -120,14 +120,14 @@ def _training_of(study: Study, name: str | None, seed: int | None) -> tuple[str,
 def _evaluations(study: Study, name: str) -> Iterator[Step]:
     for model in study.evaluated(name):
         entry = study.models[model]
-        epochs = kept_epochs(entry) if study.evaluations[name].epochs else (None,)
+        epochs = epochs_to_keep(entry) if study.evaluations[name].epochs else (None,)
         for seed in study.seeds_of(model):
             for epoch in epochs:
                 needs = _training_of(study, entry.of or model, seed)
                 yield Step("evaluations", name, model=model, seed=seed, epoch=epoch, needs=needs)
 
 
-def _needed_by(study: Study, output: Any, evaluations: Sequence[Step]) -> Iterator[str]:
+def _step_needs(study: Study, output: Any, evaluations: Sequence[Step]) -> Iterator[str]:
     wanted = output.wants(study)
     for step in evaluations:
         if step.entry in wanted.evaluations and step.model in wanted.models:
@@ -140,14 +140,15 @@ def _needed_by(study: Study, output: Any, evaluations: Sequence[Step]) -> Iterat
             yield from _training_of(study, study.models[model].of or model, seed)
 
 
-def chosen(steps: Sequence[Step], only: Sequence[str]) -> tuple[Step, ...]:
-    """The steps whose names begin with one of those that are given; all where none is.
+def select_steps(steps: Sequence[Step], only: Sequence[str]) -> tuple[Step, ...]:
+    """Return the steps whose names begin with one of the names in ``only``, or all steps if it is empty.
 
     Raises:
         UserError: a name with which no step begins.
 
     Example:
-        >>> [step.name for step in chosen([Step("models", "a", seed=0), Step("models", "b", seed=0)], ["models.b"])]
+        >>> steps = [Step("models", "a", seed=0), Step("models", "b", seed=0)]
+        >>> [step.name for step in select_steps(steps, ["models.b"])]
         ['models.b.seed-0']
     """
     beginnings = dict.fromkeys(".".join(step.name.split(".")[:2]) for step in steps)
@@ -163,8 +164,8 @@ def _begins(step: Step, name: str) -> bool:
     return step.name == name or step.name.startswith(f"{name}.")
 
 
-def mine(steps: Sequence[Step], share: Share) -> tuple[Step, ...]:
-    """The steps of a share: a training goes with all that waits for it, so that no machine waits for another one.
+def steps_of_share(steps: Sequence[Step], share: Share) -> tuple[Step, ...]:
+    """Return the steps of a share: a training goes with all steps that need it, so that no machine waits for another.
 
     References are in every share, as their trainings are shared out one by one; outputs too, made by whoever finds all
     that they need.
@@ -172,7 +173,7 @@ def mine(steps: Sequence[Step], share: Share) -> tuple[Step, ...]:
     Example:
         >>> steps = [Step("models", "a", seed=0), Step("models", "a", seed=1)]
         >>> steps.append(Step("evaluations", "e", model="a", seed=1, needs=("models.a.seed-1",)))
-        >>> [step.name for step in mine(steps, Share(1, 2))]
+        >>> [step.name for step in steps_of_share(steps, Share(1, 2))]
         ['models.a.seed-1', 'evaluations.e.a.seed-1']
     """
     first: dict[str, str] = {}
@@ -184,5 +185,5 @@ def mine(steps: Sequence[Step], share: Share) -> tuple[Step, ...]:
 
 
 def _alone(step: Step) -> str:
-    """What an evaluation of a model that is not trained here goes with: all others of that model."""
+    """Return the key of the share of a step without needs: an evaluation goes with all others of its model."""
     return step.name if step.kind == "models" else step.model

@@ -1,4 +1,4 @@
-"""What a person sees while a study goes on: one display for all of its steps."""
+"""Displays of the progress of a study, one for all of its steps."""
 
 import sys
 import time
@@ -19,16 +19,16 @@ class StudyDisplay:
     """Receives the course of a study; this base shows nothing."""
 
     def step(self, name: str, number: int, of: int) -> None:
-        """Step ``number`` (from 1) of so many begins."""
+        """Begin the step ``number`` (from 1) of ``of`` steps."""
 
     def share(self, share: float) -> None:
-        """So much of the step is done, in [0, 1]."""
+        """Receive the share of the step that is done, in [0, 1]."""
 
-    def through(self, seconds: float) -> None:
-        """The step is done."""
+    def finish_step(self, seconds: float) -> None:
+        """Finish the step, which took ``seconds``."""
 
     def say(self, sentence: str) -> None:
-        """Something to know."""
+        """Show a sentence."""
 
 
 class StudyLines(StudyDisplay):
@@ -40,7 +40,7 @@ class StudyLines(StudyDisplay):
     def step(self, name: str, number: int, of: int) -> None:
         self.name = f"[{number}/{of}] {name}"
 
-    def through(self, seconds: float) -> None:
+    def finish_step(self, seconds: float) -> None:
         self.say(f"{self.name}: {duration(seconds)}")
 
     def say(self, sentence: str) -> None:

@@ -1,8 +1,9 @@
 """The file of a study read and checked: every mistake is one sentence that names the key."""
 
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
@@ -32,7 +33,7 @@ _SECTIONS = ("data", "models", "evaluations", "references", "outputs")
 
 
 def shipped() -> dict[str, str]:
-    """The studies that come with robustatlas: name -> what the first line of its file says.
+    """Return the studies that come with robustatlas: name -> the title in the first line of its file.
 
     Example:
         >>> list(shipped())
@@ -43,8 +44,8 @@ def shipped() -> dict[str, str]:
     return {file.name[:-5]: file.read_text(encoding="utf-8").split("\n")[0].lstrip("# ") for file in found}
 
 
-def text_of(file: str | Path) -> tuple[str, str]:
-    """The name of a study and the text of its file: a path, or the name of one that comes with robustatlas.
+def study_text(file: str | Path) -> tuple[str, str]:
+    """Return the name of a study and the text of its file, which is a path or the name of one of robustatlas.
 
     Raises:
         UserError: there is none.
@@ -76,85 +77,134 @@ def read_study(file: str | Path, size: str | None = None) -> Study:
         >>> read_study("uar", "tiny").evaluated("main")[:2]
         ('normal', 'linf')
     """
-    name, text = text_of(file)
+    name, text = study_text(file)
     where = f"study {name}"
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where} is not TOML: {error}.") from error
-    study = checked(TypeAdapter(Study), at_size(document, size, where) | {"name": name}, where)
+    study = checked(TypeAdapter(Study), document_at_size(document, size, where) | {"name": name}, where)
     study = study.model_copy(update={"outputs": _outputs(study, where)})
     _check(study, where)
     return study
 
 
-def at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[str, Any]:
-    """What the file says at one of its sizes. A key of an entry that a size gives counts in place of the file's, whole.
-    What a size leaves ``without`` is not there, nor named by others, unless the size gives it anew. ``training`` gives
-    what models do not say themselves."""
-    given = {key: value for key, value in document.items() if key != "size"}
+@dataclass(frozen=True)
+class _SizeChange:
+    """The changes that a size makes to the document of a study.
+
+    Attributes:
+        size: its name.
+        removed: patterns of the entries that it leaves out, such as "models.in-*".
+        sections: section -> entry -> the keys that it gives anew; of "training" the keys themselves.
+        differs: in what this size is not as in the paper.
+    """
+
+    size: str
+    removed: Sequence[str]
+    sections: Mapping[str, Mapping[str, Any]]
+    differs: Sequence[str]
+
+
+def document_at_size(document: Mapping[str, Any], size: str | None, where: str) -> dict[str, Any]:
+    """Return the document of a study at one of its sizes.
+
+    Entries are removed first, then the size's own are merged, and last every training gets the keys of ``training``
+    that it lacks. In this order a size can remove an entry and give another one under the same name, and what it says
+    in ``training`` reaches all of its models.
+
+    Args:
+        document: as the file has it, with the table ``size``.
+        size: the name of a size, None for the usual one; a file without sizes is returned as it is.
+        where: the name of the study in messages.
+
+    Raises:
+        UserError: no such size, or a mistake in it.
+    """
+    entries = {key: value for key, value in document.items() if key != "size"}
     sizes = document.get("size", {})
-    _tables({**given, "size": sizes}, where)
+    _check_tables({**entries, "size": sizes}, where)
     if not sizes and size is None:
-        return _with_trainings(given)
-    chosen = USUAL if size is None else size
-    if chosen not in sizes:
-        there = f"the sizes of {where} are {listed(list(sizes))}" if sizes else f"{where} has no sizes"
-        raise unknown("size", chosen, sizes, there)
-    other = dict(sizes[chosen])
-    without, differs = other.pop("without", []), other.pop("differs", [])
-    models = set(given.get("models", {}))
-    for pattern in without:
-        section, _, name = str(pattern).partition(".")
-        kept = {key: entry for key, entry in given.get(section, {}).items() if not fnmatchcase(key, name)}
-        if len(kept) == len(given.get(section, {})):
-            raise UserError(f"size.{chosen}.without of {where} names {pattern!r}, which is not there.")
-        given[section] = kept
-    for key, value in other.items():
-        if key not in (*_SECTIONS, "training"):
-            raise UserError(f"size.{chosen}.{key} of {where} is not known; a misspelt entry?")
-        given[key] = {**given.get(key, {}), **value} if key == "training" else _merged(given.get(key, {}), value)
-    gone = models - set(given.get("models", {}))
+        return _complete_trainings(entries)
+    change = _size_change(sizes, USUAL if size is None else size, where)
+    merged = _merge_change(_remove_entries(entries, change, where), change, where)
+    removed_models = set(entries.get("models", {})) - set(merged.get("models", {}))
     for section in ("evaluations", "outputs"):
-        given[section] = {name: _left(entry, gone) for name, entry in given.get(section, {}).items()}
-    return _with_trainings(given) | {"size": chosen, "differs": differs}
+        named_entries = merged.get(section, {})
+        merged[section] = {name: _remove_models(entry, removed_models) for name, entry in named_entries.items()}
+    return _complete_trainings(merged) | {"size": change.size, "differs": change.differs}
 
 
-def _left(entry: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
-    """An evaluation or output without the models that a size leaves out."""
-    models = entry.get("models")
-    return {**entry, **({"models": [m for m in models if m not in gone]} if isinstance(models, list) else {})}
+def _size_change(sizes: Mapping[str, Mapping[str, Any]], size: str, where: str) -> _SizeChange:
+    if size not in sizes:
+        known = f"the sizes of {where} are {listed(list(sizes))}" if sizes else f"{where} has no sizes"
+        raise unknown("size", size, sizes, known)
+    sections = {key: value for key, value in sizes[size].items() if key not in ("without", "differs")}
+    return _SizeChange(size, sizes[size].get("without", []), sections, sizes[size].get("differs", []))
 
 
-def _merged(section: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries with the keys that a size gives anew; a stand-in is no longer one where data have another name."""
-    joined = {name: {**section.get(name, {}), **entry} for name, entry in other.items()}
-    for name, entry in joined.items():
-        if "name" in other[name] and "stand_in" not in other[name]:
+def _remove_entries(document: Mapping[str, Any], change: _SizeChange, where: str) -> dict[str, Any]:
+    """Return the document without the entries that a size removes; a pattern that matches no entry is a mistake."""
+    kept = dict(document)
+    for pattern in change.removed:
+        section, _, name = str(pattern).partition(".")
+        before = kept.get(section, {})
+        after = {key: entry for key, entry in before.items() if not fnmatchcase(key, name)}
+        if len(after) == len(before):
+            raise UserError(f"size.{change.size}.without of {where} names {pattern!r}, which is not there.")
+        kept[section] = after
+    return kept
+
+
+def _merge_change(document: Mapping[str, Any], change: _SizeChange, where: str) -> dict[str, Any]:
+    """Return the document with the keys that a size gives in place of the file's; each key is replaced as a whole."""
+    merged = dict(document)
+    for section, given in change.sections.items():
+        if section == "training":
+            merged[section] = {**document.get(section, {}), **given}
+        elif section in _SECTIONS:
+            merged[section] = _merge_entries(document.get(section, {}), given)
+        else:
+            raise UserError(f"size.{change.size}.{section} of {where} is not known; a misspelt entry?")
+    return merged
+
+
+def _merge_entries(section: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a section with the keys that are given anew."""
+    merged = {name: {**section.get(name, {}), **entry} for name, entry in given.items()}
+    for name, entry in merged.items():
+        # A stand-in has the shape of the file's data set, and not that of another one.
+        if "name" in given[name] and "stand_in" not in given[name]:
             entry.pop("stand_in", None)
-    return {**section, **joined}
+    return {**section, **merged}
 
 
-def _tables(document: Mapping[str, Any], where: str) -> None:
+def _remove_models(entry: Mapping[str, Any], removed: Collection[str]) -> dict[str, Any]:
+    """Return an evaluation or output that no longer names the removed models."""
+    models = entry.get("models")
+    return {**entry, **({"models": [m for m in models if m not in removed]} if isinstance(models, list) else {})}
+
+
+def _check_tables(document: Mapping[str, Any], where: str) -> None:
     """Raise where a section, or an entry in it, is not a table."""
     for section in (*_SECTIONS, "size"):
         entries = document.get(section, {})
-        for place, value in {section: entries, **_named_in(section, entries)}.items():
+        for place, value in {section: entries, **_entries_by_place(section, entries)}.items():
             if not isinstance(value, Mapping):
                 raise UserError(f"{place} of {where} is {value!r}; expected a table, [{place}].")
     for size, value in document["size"].items():
         for section in _SECTIONS:
-            for place, entry in _named_in(f"size.{size}.{section}", value.get(section, {})).items():
+            for place, entry in _entries_by_place(f"size.{size}.{section}", value.get(section, {})).items():
                 if not isinstance(entry, Mapping):
                     raise UserError(f"{place} of {where} is {entry!r}; expected a table, [{place}].")
 
 
-def _named_in(section: str, entries: Any) -> dict[str, Any]:
+def _entries_by_place(section: str, entries: Any) -> dict[str, Any]:
     return {f"{section}.{name}": entry for name, entry in entries.items()} if isinstance(entries, Mapping) else {}
 
 
-def _with_trainings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The document whose trainings say themselves what the section ``training`` says for all."""
+def _complete_trainings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document in which each training has the keys of the section ``training`` that it lacks."""
     common, models = given.get("training", {}), {}
     for name, entry in given.get("models", {}).items():
         trained = "source" not in entry and "of" not in entry
@@ -165,7 +215,7 @@ def _with_trainings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(study: Study, where: str) -> dict[str, Any]:
-    """Each output as its kind understands it."""
+    """Return each output, checked by its kind."""
     found = {}
     for name, entry in study.outputs.items():
         kind = entry.get("kind")
@@ -192,7 +242,7 @@ def _check(study: Study, where: str) -> None:
     for name, evaluation in study.evaluations.items():
         for evaluated in evaluation.models or ():
             check_known(evaluated, study.models, f"evaluations.{name}.models of {where}")
-        with _placed(f"evaluations.{name}.attacks of {where}"):
+        with _prefix_errors(f"evaluations.{name}.attacks of {where}"):
             attacks_of(requested_attacks(evaluation.attacks, evaluation.protocol, None), evaluation.protocol)
     for name, output in study.outputs.items():
         output.check(study, f"outputs.{name} of {where}")
@@ -204,13 +254,13 @@ def _check_model(study: Study, model: ModelEntry, place: str) -> None:
             check_known(other, study.models, f"{place}.{key}")
     if model.of is not None and not study.models[model.of].trained:
         raise UserError(f"{place} is of {model.of}, which is not trained here; give source = 'defended:...,SOURCE'.")
-    with _placed(f"{place}.defense"):
+    with _prefix_errors(f"{place}.defense"):
         transformations(model.defense) if model.defense is not None else None
     if model.trained:
         check_settings(model.settings, f"{place}.settings: ")
         if model.recipe is not None and model.preset is not None:
             raise UserError(f"{place} has a recipe and a preset; give one of them.")
-        with _placed(place):
+        with _prefix_errors(place):
             check_options(
                 preset_named(model.preset).kind if model.preset else model.recipe or "standard", model.options
             )
@@ -231,8 +281,8 @@ def _check_chain(study: Study, name: str, where: str) -> None:
 
 
 @contextmanager
-def _placed(place: str) -> Iterator[None]:
-    """What is raised inside says where."""
+def _prefix_errors(place: str) -> Iterator[None]:
+    """Begin the message of a `UserError` that is raised inside with a place in the file."""
     try:
         yield
     except UserError as error:

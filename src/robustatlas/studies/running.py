@@ -22,7 +22,7 @@ from robustatlas.results.result import Result
 from robustatlas.studies.description import EvaluationEntry, ModelEntry, ReferenceEntry, Study
 from robustatlas.studies.finished import Finished
 from robustatlas.studies.identity import State, differences
-from robustatlas.studies.planning import Step, chosen, mine, request_of
+from robustatlas.studies.planning import Step, request_of, select_steps, steps_of_share
 from robustatlas.studies.progress import OfEvaluation, OfTraining, StudyBars, StudyDisplay, StudyLines
 from robustatlas.training.references import ReferencePlan, make_reference
 from robustatlas.training.settings import Settings
@@ -51,7 +51,7 @@ def steps_in_words(finished: Finished, steps: Sequence[Step]) -> str:
                 f"{step.name} was done in {finished.folder} as something else ({different}), and nothing is replaced; "
                 "give another folder (--out), or the entry another name."
             )
-        lacking = [name for name in finished.missing(step) if name not in asked]
+        lacking = [name for name in finished.missing_steps(step) if name not in asked]
         if lacking and state is not State.REUSED:
             raise UserError(f"{step.name} needs {some(lacking)}; leave --only out, or name that first.")
         names.setdefault(state, []).append(step.name)
@@ -75,13 +75,13 @@ def plan_sentence(
     """
     folder = named(out)
     check_claim(folder, study)
-    finished = Finished.of(study, folder)
+    finished = Finished.open(study, folder)
     return steps_in_words(finished, steps_wanted(finished, only, share_of(part)))
 
 
 def steps_wanted(finished: Finished, only: Sequence[str], share: Share) -> list[Step]:
     """Return the trainings, evaluations and references that are asked for, of a share."""
-    return [step for step in mine(chosen(finished.steps, only), share) if step.kind != "outputs"]
+    return [step for step in steps_of_share(select_steps(finished.steps, only), share) if step.kind != "outputs"]
 
 
 def carry_out(
@@ -100,12 +100,12 @@ def carry_out(
             neither done nor asked for, or whatever trainings and evaluations raise.
     """
     folder, share = named(out), share_of(part)
-    finished = Finished.of(study, folder)
+    finished = Finished.open(study, folder)
     wanted = steps_wanted(finished, only, share)
     check_claim(folder, study)
     reused = steps_in_words(finished, wanted)
     _claim(folder, study)
-    todo = [step for step in wanted if not finished.done(step)]
+    todo = [step for step in wanted if not finished.is_done(step)]
     with display_for(progress, StudyDisplay, StudyLines, StudyBars) as display:
         if reused:
             display.say(reused)
@@ -118,12 +118,12 @@ def carry_out(
                 whole, result = _do(finished, step, share, device, display)
             if whole:
                 finished.mark(step, list(dict.fromkeys(str(each.message) for each in caught)), result)
-            display.through(time.perf_counter() - begun)
+            display.finish_step(time.perf_counter() - begun)
     return finished
 
 
 def _claim(folder: Path, study: Study) -> None:
-    """Have the folder be of this study, at this size."""
+    """Write into the folder which study it is of, and at which size."""
     if not (folder / _STUDY).is_file():
         write_text(folder / _STUDY, f"{_full_name(study)}\n")
 
@@ -188,7 +188,7 @@ def _evaluate(finished: Finished, step: Step, place: Path, device: str | None, d
 
 
 def evaluation_request(entry: EvaluationEntry) -> Request:
-    """What an evaluation is asked for."""
+    """Return the request of an evaluation."""
     attacks: list[str | Attack] = requested_attacks(entry.attacks, entry.protocol, entry.features)
     if entry.steps is not None:
         if entry.protocol != "paper":
@@ -210,7 +210,7 @@ def evaluation_request(entry: EvaluationEntry) -> Request:
 
 
 def plan_of(entry: ReferenceEntry) -> ReferencePlan:
-    """What a reference takes."""
+    """Return the plan of a reference."""
     taken = ("architecture", "strengths", "rule", "trained", "seeds", "recipe", "steps", "rate", "samples", "search",
              "protocol", "features", "presets", "evaluation_steps")  # fmt: skip
     return ReferencePlan(

@@ -58,7 +58,7 @@ class Sheet:
 
     @property
     def legend(self) -> tuple[str, ...]:
-        """What the marks in the cells mean."""
+        """Sentences that explain the marks in the cells."""
         cells = [cell for row in self.rows for cell in row if isinstance(cell, StudyNumber) and not cell.why]
         several = any(cell.std is not None for cell in cells)
         found = [IMAGES, TRAININGS][: 1 + several] if cells else []
@@ -66,14 +66,14 @@ class Sheet:
         return (*found, *self.notes)
 
     def markdown(self) -> str:
-        """As a table of Markdown."""
+        """Return the table as Markdown."""
         lines = [self.columns, ["---"] * len(self.columns)]
         rows = [[_lines_in_markdown(text) for text in row] for row in (self.columns, *self.texts())]
         head, *body = (f"| {' | '.join(row)} |" for row in rows)
         return "\n".join([head, f"|{'|'.join(lines[1])}|", *body]) + "\n"
 
     def csv(self) -> str:
-        """With mean, deviation and both intervals of each number in columns of their own."""
+        """Return the table as CSV; mean, deviation and both intervals of each number have columns of their own."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         whole = [
@@ -96,14 +96,14 @@ def _heads(head: str, whole: bool) -> list[str]:
 
 def _values(cell: Cell, whole: bool) -> list[str]:
     if not isinstance(cell, StudyNumber) or cell.why:
-        return [_plain(cell.why if isinstance(cell, StudyNumber) else cell), *[""] * (len(_PARTS) * whole)]
+        return [_csv_text(cell.why if isinstance(cell, StudyNumber) else cell), *[""] * (len(_PARTS) * whole)]
     ends = [cell.intervals.get(name) for name in ("trainings", "images")]
     numbers = [cell.mean, cell.std, *(end for one in ends for end in ((one.low, one.high) if one else (None, None)))]
     numbers.append(cell.over.values.size)
-    return ["" if number is None else _plain(number) for number in numbers]
+    return ["" if number is None else _csv_text(number) for number in numbers]
 
 
-def _plain(cell: Cell) -> str:
+def _csv_text(cell: Cell) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(spreadsheet_cell(cell))
 
 

@@ -21,7 +21,7 @@ from robustatlas.studies.planning import OUTPUTS_FOLDER, Step
 from robustatlas.studies.tables import Sheet
 
 FORMS = ("png", "svg", "pdf")
-"""Of figures."""
+"""File formats of figures."""
 _MADE = "made.txt"
 """List of the tables, figures and pages that the last call made; what it no longer makes is removed."""
 PAGE, TEXT = "study.html", "study.md"
@@ -31,7 +31,7 @@ LINE = 28
 
 @dataclass(frozen=True)
 class Written:
-    """What became of one output.
+    """One output with its files, or the reason why it was not made.
 
     Attributes:
         step: of it.
@@ -53,11 +53,11 @@ class Written:
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """Title of the output, or its name in the file."""
         return self.output.title or self.step.entry
 
     def caption(self, sheet: Sheet) -> str:
-        """What one of several tables is called below the title of all."""
+        """Return the caption of one of several tables, without the title that they share."""
         return sheet.title.removeprefix(self.title).removeprefix(": ")
 
 
@@ -88,13 +88,13 @@ class Studied:
 
     @property
     def complete(self) -> bool:
-        """Whether every output was made."""
+        """Return if every output was made."""
         return not any(written.waits or written.why for written in self.outputs)
 
 
 def write_outputs(done: Finished) -> Studied:
     """Make those of the outputs that have all they need, and the page of the study."""
-    written = tuple(_written(done, step) for step in done.steps if step.kind == "outputs")
+    written = tuple(_write_output(done, step) for step in done.steps if step.kind == "outputs")
     _remove_stale(done.folder / OUTPUTS_FOLDER, written)
     studied = Studied(done.folder, done.folder / PAGE, written, done.warned())
     write_text(done.folder / TEXT, _markdown(done, studied))
@@ -102,9 +102,9 @@ def write_outputs(done: Finished) -> Studied:
     return studied
 
 
-def _written(done: Finished, step: Step) -> Written:
+def _write_output(done: Finished, step: Step) -> Written:
     output: Output = done.study.outputs[step.entry]
-    if waits := done.missing(step):
+    if waits := done.missing_steps(step):
         return Written(step, output, {}, waits=waits)
     folder = done.folder / step.place
     try:
@@ -178,7 +178,7 @@ def _markdown(done: Finished, studied: Studied) -> str:
 
 
 def _wordy(sheet: Sheet) -> list[bool]:
-    """Whether each column has cells too long for one line."""
+    """Return for each column if it has cells too long for one line."""
     return [max(len(line) for cell in cells for line in cell.split("\n")) > LINE
             for cells in zip(*sheet.texts(), strict=True)]  # fmt: skip
 

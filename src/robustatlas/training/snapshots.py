@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from robustatlas.models.card import WEIGHTS, Card, TrainingIdentity, here
+from robustatlas.models.card import WEIGHTS, Card, TrainingIdentity, training_circumstances
 from robustatlas.outcomes import sha256_of_tensors
 from robustatlas.training.checkpoint import write_tensors
 from robustatlas.training.run import TrainingRun
@@ -40,7 +40,7 @@ def card_of(
         notes=told.notes,
         weights_sha256=sha256_of_tensors(weights),
         seconds=run.position.seconds,
-        **here(),
+        **training_circumstances(),
     )
 
 

@@ -15,25 +15,32 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 class FrontierSearch(Schedule):
     """The lowest margin at every strength, for the adversarial hypervolume.
 
-    Minimum-size attacks say up to which strength a sample holds out. Then its strengths are gone through several times:
-    first each from a random start towards a target of its own; then down, each from what was found at the strength
-    above, and up, from the one below. So the best example of any strength reaches all. Minimum-size attacks that lag
-    far are stopped; ascents never, whose margins count wherever they end.
+    Minimum-size attacks say up to which strength a sample holds out, and runs that press on try just below it until
+    each has failed, as the ascents of a descent do. Then its strengths are gone through several times: first each from
+    a random start towards a target of its own; then down, each from what was found at the strength above, and up, from
+    the one below. So the best example of any strength reaches all. Minimum-size attacks that lag far are stopped;
+    ascents never, whose margins count wherever they end.
+
+    ``bounding_ends``, ``first``: index of the first attempt that presses on, and of the first that visits all
+    strengths.
     """
 
     shares = True
-    order = (frozenset({"bound", "restart"}), frozenset({"ascend"}), frozenset({"sweep"}))
+    order = (frozenset({"bound", "restart"}), frozenset({"press"}), frozenset({"ascend"}), frozenset({"sweep"}))
     reads = (StopLaggingRuns,)
     rules = (LENIENT,)
 
     def __init__(self, plan: Plan, strengths: Tensor, classes: int, todo: Tensor, *, monotone: bool = True) -> None:
         super().__init__(plan, strengths, classes, todo, monotone=monotone)
-        bounds, spread, sweeps = (plan.runs_in(*group) for group in self.order)
-        self.first, self.targets = len(attempts_of(bounds, classes)), len(attempts_of(spread, classes))
+        bounds, pressing, spread, sweeps = (plan.runs_in(*group) for group in self.order)
+        self.bounding_ends, self.targets = len(attempts_of(bounds, classes)), len(attempts_of(spread, classes))
+        self.first = self.bounding_ends + len(attempts_of(pressing, classes))
         self.rounds = bool(spread) + len(sweeps)
         self.level += len(strengths) - 1
         self.round = torch.full_like(self.level, -1 if self.first else 0)
         self.attempt = self._attempt(self.attempt, self.round, self.level)
+        # Runs begin at the best example of a strength beside theirs; only those that press on begin at random at first.
+        self.warm |= self.first == 0 or self.bounding_ends > 0
 
     def begin(self, theta: Tree) -> None:
         self.shared = SharedExamples.begin(theta, len(self.done), len(self.strengths) + 1, self.done.device)
@@ -67,12 +74,19 @@ class FrontierSearch(Schedule):
 
     def advance(self, rows: Tensor, fooled: Tensor, best_size: Tensor, reached: Tensor) -> None:
         top = torch.searchsorted(self.strengths * (1 + STRENGTH_TOLERANCE), best_size) - 1
-        round_, bounding = self.round[rows], self.attempt[rows] + 1
+        round_, attempt = self.round[rows], self.attempt[rows]
+        # A run that pressed on with success is made again, below its example.
+        again = (round_ < 0) & (attempt >= self.bounding_ends) & fooled
+        bounding = attempt + (~again).long()
         following = self.level[rows] + torch.where(self._rises(round_), 1, -1)
-        over = torch.where(round_ < 0, bounding >= self.first, (following < 0) | (following > top))
+        presses = (round_ < 0) & (bounding >= self.bounding_ends) & (bounding < self.first) & (top >= 0)
+        stays_bounding = (bounding < self.bounding_ends) | presses
+        over = torch.where(round_ < 0, ~stays_bounding, (following < 0) | (following > top))
         round_ = round_ + over.long()
         first = torch.where(self._rises(round_), 0, top.clamp_min(0))
-        level = torch.where(over, first, torch.where(round_ < 0, self.level[rows], following))
+        before = torch.where(presses, top, self.level[rows])
+        level = torch.where(over, first, torch.where(round_ < 0, before, following))
+        self.warm[rows] = ~presses | again
         self.done[rows] = (round_ >= 0) & ((top < 0) | (round_ >= self.rounds))
         self.round[rows], self.level[rows] = round_, level
         self.attempt[rows] = self._attempt(bounding, round_, level)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeVar, get_args
 from robustatlas.attacks.search.rules import MINIMUM_SIZE, Role, Rule
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier.backward import Backward, check_backward
-from robustatlas.models.objectives import MARGINS, Objective, check_objective, objective_recorded
+from robustatlas.models.objectives import MARGINS, Objective, check_objective, objective_code
 from robustatlas.optimizers.base import Optimizer
 
 Search = Literal["descent", "bisection", "every", "frontier", "minimum"]
@@ -115,7 +115,7 @@ class AttackRun:
     def to_record(self) -> dict[str, Any]:
         """Return the settings that determine numbers, for the record of an evaluation."""
         settings = {name: value for name, value in vars(self).items() if name != "searches"}
-        return {"kind": "AttackRun"} | settings | {"objective": objective_recorded(self.objective)}
+        return {"kind": "AttackRun"} | settings | {"objective": objective_code(self.objective)}
 
     @property
     def settings(self) -> AttackRun:

@@ -20,7 +20,7 @@ from robustatlas.common.host import cached
 from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.base import Evaluation, Optimizer, Problem
 
-Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "sweep"]
+Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "press", "sweep"]
 """Purposes of runs, with the point where each begins:
 
 - ``"bound"``: the smallest size, from the clean point.
@@ -28,6 +28,7 @@ Role = Literal["bound", "restart", "ascend", "unbroken", "refine", "sweep"]
 - ``"ascend"``: an example at a strength.
 - ``"unbroken"``: one at the largest strength, for samples of which no run before found any.
 - ``"refine"``: the smallest size at the end, from the smallest example.
+- ``"press"``: in a frontier search, an example at the largest strength that is not broken yet, before the sweeps.
 - ``"sweep"``: an example at each strength in turn, from what was found at the strength beside it.
 """
 

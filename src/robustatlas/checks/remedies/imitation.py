@@ -29,7 +29,7 @@ def model_with_estimated_gradient(model: Classifier) -> Classifier:
         estimate: Tensor = _Estimated.apply(x, scores_of(model))  # type: ignore[no-untyped-call]
         return estimate
 
-    return model.with_stand_in(estimated_scores, f"estimated gradient, {PAIRS} pairs")
+    return model.with_stand_in(estimated_scores, f"estimated@{PAIRS}")
 
 
 class _Estimated(torch.autograd.Function):

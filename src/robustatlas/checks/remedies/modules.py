@@ -29,7 +29,7 @@ _RULES = (*_EARLY, "identity", "secant")
 
 @dataclass(frozen=True)
 class GradientRemedy:
-    """Model with its own outputs and other gradients. ``name`` stands for the remedy in texts and records."""
+    """Model with its own outputs and other gradients. ``name`` stands for the remedy in texts."""
 
     name: str
     model: Classifier
@@ -37,9 +37,13 @@ class GradientRemedy:
 
 @dataclass(frozen=True)
 class Swap:
-    """Modules of a network, and the backward rule that they get."""
+    """Modules of a network, and the backward rule that they get.
+
+    ``name`` stands for the modules in texts, ``place`` in records.
+    """
 
     name: str
+    place: str
     modules: tuple[nn.Module, ...]
     rule: str
 
@@ -59,7 +63,7 @@ def find_gradient_remedies(model: Classifier, samples: DiagnosedSamples) -> list
         if slope is not None:
             name, exact = f"{swap.rule} at {swap.name}", swap.rule != "dropped"
             scores = swapped if exact else surrogate(scores_of(model), swapped)
-            remedy = GradientRemedy(name, model.with_stand_in(scores, name))
+            remedy = GradientRemedy(name, model.with_stand_in(scores, f"{swap.rule}@{swap.place}"))
             found.append((float(cosine_of(changes, _claims(steps, slope)).mean()), slope, remedy))
     return _distinct(sorted(found, key=lambda each: -each[0]))
 
@@ -101,10 +105,10 @@ def _swaps(net: nn.Module) -> Iterator[Swap]:
         if name:
             kinds.setdefault(type(module), []).append(module)
             for rule in _RULES:
-                yield Swap(f"{name!r} ({type(module).__name__})", (module,), rule)
+                yield Swap(f"{name!r} ({type(module).__name__})", name, (module,), rule)
     for kind, modules in kinds.items():
         for rule in _RULES[len(_EARLY) :] if len(modules) > 1 else ():
-            yield Swap(f"all {kind.__name__}", tuple(modules), rule)
+            yield Swap(f"all {kind.__name__}", kind.__name__, tuple(modules), rule)
 
 
 class _SwappedScores:

@@ -33,7 +33,7 @@ REFUSALS = (
     "not an input that the attack may make",
     "classified correctly",
 )
-"""Why an example does not count; of several reasons the first is told."""
+"""Reasons for which an example does not count; of several the first is told."""
 
 
 @dataclass(frozen=True, eq=False)

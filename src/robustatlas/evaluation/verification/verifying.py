@@ -233,5 +233,5 @@ def verification_of(case: Case, judged: Judged, before: Mapping[str, NDArray[np.
         verified=judged.refusal < 0,
         refused={reason: count for reason, count in refused.items() if count},
         attacks=attacks,
-        result=Result.of_run(case.store),
+        result=Result.from_run(case.store),
     )

@@ -6,7 +6,7 @@ matplotlib's own settings are left as they are; axes that are given keep their f
 from robustatlas.metrics.figures.curves import plot_curves
 from robustatlas.metrics.figures.epochs import plot_over_epochs
 from robustatlas.metrics.figures.hypervolumes import plot_convergence, plot_frontier, plot_frontiers
-from robustatlas.metrics.figures.maps import plot_accuracy_matrix, plot_scores
+from robustatlas.metrics.figures.maps import plot_accuracy_matrix, plot_scores, plot_trained_strengths
 from robustatlas.metrics.figures.panels import plot_panels
 from robustatlas.metrics.figures.paper import COLUMN, SEQUENCE, STYLE, save_figure
 from robustatlas.metrics.figures.sides import plot_two_sided
@@ -23,6 +23,7 @@ __all__ = [
     "plot_over_epochs",
     "plot_panels",
     "plot_scores",
+    "plot_trained_strengths",
     "plot_two_sided",
     "save_figure",
 ]

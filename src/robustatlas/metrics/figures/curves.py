@@ -68,6 +68,7 @@ def plot_curves(
     confidence: float | None = 0.95,
     up_to: float | None = None,
     crossings: bool = True,
+    thresholds: Sequence[float] = (),
 ) -> Axes:
     """Draw robustness curves: robust accuracy in percent over the perturbation size, with its intervals.
 
@@ -83,6 +84,8 @@ def plot_curves(
         up_to: right end of the axis, as people type the size; just beyond the most harmful finite size of the curves
             when None.
         crossings: mark where two curves of the same attack cross significantly, where exactly two are drawn.
+        thresholds: sizes, as people type them, at which a dashed vertical line stands, such as those of point-wise
+            measures.
 
     Returns:
         the axes, whose `.figure` can be saved.
@@ -108,6 +111,9 @@ def plot_curves(
             first, second = named.values()
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
         size_axis(axes, end, *_size_labels(named.values()))
+        for at in (_distance(named.values(), size, "thresholds") for size in thresholds):
+            if at <= end:
+                axes.axvline(at, color="#000000a0", linestyle="dashed", linewidth=0.7)
         if len(attacks := {curve.attack for curve in named.values()}) == 1:
             usual_mark(axes, attacks.pop(), end, rises=error)
         percent_axis(axes, "robust error (%)" if error else "robust accuracy (%)")
@@ -168,8 +174,13 @@ def _end(curves: Iterable[Curve], up_to: float | None) -> float:
         jumps = [curve.distance_curve.jumps for curve in curves]
         largest = max((each[-1] for each in jumps if each.size), default=0.0)
         return 1.04 * float(largest) or 1.0
+    return _distance(curves, up_to, "up_to")
+
+
+def _distance(curves: Iterable[Curve], size: float, name: str) -> float:
+    """Return the distance at a size as people type it for the attack of the curves; `name` is that of the argument."""
     attacks = {curve.attack for curve in curves}
-    return read_end(up_to, attacks.pop() if len(attacks) == 1 else "", "up_to")
+    return read_end(size, attacks.pop() if len(attacks) == 1 else "", name)
 
 
 def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confidence: float, error: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.ticker import LogLocator
 
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError
@@ -13,6 +14,7 @@ from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import styles_of
 from robustatlas.metrics.curves import read_end
 from robustatlas.metrics.figures.paper import INK, OTHER, axes_of, legend_above, size_axis
+from robustatlas.metrics.hypervolume import convergence_rate, hypervolume_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,36 +119,40 @@ def plot_frontiers(
     return axes
 
 
-def plot_convergence(by_levels: Mapping[int, float], limit: float, slope: float, ax: Axes | None = None) -> Axes:
-    """Draw the mean hypervolume over the number of levels, with the fit h - c / L.
+def plot_convergence(by_levels: Mapping[int, float], ax: Axes | None = None) -> Axes:
+    """Draw the error of the mean hypervolume over the number of levels N, both axes logarithmic, with the fit c / N.
 
     Args:
-        by_levels: number of levels -> mean hypervolume (:func:`robustatlas.metrics.hypervolume_at_levels`).
-        limit: h (:func:`robustatlas.metrics.hypervolume_limit`).
-        slope: c.
+        by_levels: number of levels -> mean hypervolume (:func:`robustatlas.metrics.hypervolume_at_levels`); the largest
+            number stands for the integral.
         ax: where to draw; a new figure when None.
 
     Returns:
         the axes, whose `.figure` can be saved.
 
     Raises:
-        UserError: there is nothing to draw.
+        UserError: fewer than two numbers of levels.
 
-    Source: after Guo et al. 2024, Figure 5, which draws the error against 20 levels instead.
+    Source: Guo et al. 2024, Figure 5.
 
     Example:
-        >>> axes = plot_convergence({1: 0.25, 2: 0.375, 4: 0.4375}, limit=0.5, slope=0.25)
-        >>> axes.lines[1].get_label()
-        '0.500 - 0.250 / L'
+        >>> plot_convergence({1: 0.2, 2: 0.4, 20: 0.6}).get_legend().get_texts()[1].get_text()
+        'c / N, c = 0.4'
     """
-    if not by_levels:
-        raise UserError("There is no number of levels to draw; give at least one.")
-    levels = sorted(by_levels)
-    fine = np.linspace(levels[0], levels[-1], 200)
+    rate = convergence_rate(by_levels)
+    errors = {count: error for count, error in hypervolume_errors(by_levels).items() if error > 0}
+    levels = np.array(sorted(hypervolume_errors(by_levels)), dtype=np.float64)
     with axes_of(ax, 2.0) as axes:
-        axes.plot(levels, [by_levels[count] for count in levels], "o", color=INK, markersize=4, label="measured")
-        axes.plot(fine, limit - slope / fine, color=OTHER, label=f"{limit:.3f} - {slope:.3f} / L")
-        axes.set_xlabel("levels L")
-        axes.set_ylabel("mean hypervolume")
+        label = f"measured, slope {rate.slope:.2f}"
+        axes.plot(list(errors), list(errors.values()), "o-", color=INK, markersize=4, linewidth=1, label=label)
+        axes.plot(levels, rate.factor / levels, "--", color=OTHER, label=f"c / N, c = {rate.factor:.3g}")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_xticks(levels, [f"{count:g}" for count in levels])
+        axes.minorticks_off()
+        axes.set_xlabel("number of levels N")
+        axes.set_ylabel(f"error against N = {max(by_levels)}")
         axes.legend(frameon=False)
     return axes

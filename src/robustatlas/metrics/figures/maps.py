@@ -17,6 +17,9 @@ from robustatlas.outcomes.accuracies import AccuracyTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 
 def plot_accuracy_matrix(
@@ -101,23 +104,58 @@ def plot_scores(
     if not attacks:
         raise UserError("There are no scores; give at least one model with a number under an attack.")
     values = np.array([[row.get(attack, np.nan) for attack in attacks] for row in scores.values()])
-    scale = Normalize(0, largest)
     with axes_of(ax, 0.9 + 0.22 * len(scores)) as axes:
-        axes.imshow(np.ma.masked_invalid(values), cmap=SEQUENCE, norm=scale, aspect="auto")
-        for (row, column), value in np.ndenumerate(values):
-            if np.isfinite(value):
-                shade = "white" if scale(value) > 0.55 else "black"
-                axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=6, color=shade)
-        axes.set_xticks(
-            range(len(attacks)),
-            [figure_text(wording.wording(attack).label) for attack in attacks],
-            rotation=45,
-            ha="right",
-        )
-        axes.set_yticks(range(len(scores)), list(map(figure_text, scores)))
-        axes.tick_params(length=0)
+        _heat_map(axes, values, list(scores), [wording.wording(attack).label for attack in attacks], largest)
         axes.set_xlabel(figure_text(label))
     return axes
+
+
+def plot_trained_strengths(
+    accuracies: Mapping[str, Mapping[float, float]], attack: str, ax: Axes | None = None
+) -> Axes:
+    """Draw accuracies as a matrix: a row for each model, a column for each strength at which it was attacked.
+
+    Args:
+        accuracies: model -> strength -> accuracy in percent; the models are trained at rising strengths, say.
+        attack: the attack that evaluates them, by which strengths are written.
+        ax: where to draw; a new figure when None.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: there is no model or no strength.
+
+    Source: Kang et al. 2019, Figure 14.
+
+    Example:
+        >>> weak, strong = {0.1: 80.0, 0.2: 30.0}, {0.1: 75.0, 0.2: 60.0}
+        >>> axes = plot_trained_strengths({"linf 0.1": weak, "linf 0.2": strong}, "linf")
+        >>> [text.get_text() for text in axes.texts]
+        ['80', '30', '75', '60']
+    """
+    strengths = sorted({strength for row in accuracies.values() for strength in row})
+    if not strengths:
+        raise UserError("There are no accuracies; give at least one model with an accuracy at a strength.")
+    values = np.array([[row.get(strength, np.nan) for strength in strengths] for row in accuracies.values()])
+    with axes_of(ax, 0.9 + 0.22 * len(accuracies)) as axes:
+        labels = [wording.strength(strength, of=attack) for strength in strengths]
+        _heat_map(axes, values, list(accuracies), labels, 100)
+        axes.set_xlabel(figure_text(f"accuracy (%), attacked by {wording.wording(attack).label} at"))
+    return axes
+
+
+def _heat_map(axes: Axes, values: Floats, rows: Sequence[str], columns: Sequence[str], largest: float) -> None:
+    """Draw `values` [rows, columns] as colours with the numbers written into them; `largest` has the darkest colour."""
+    scale = Normalize(0, largest)
+    axes.imshow(np.ma.masked_invalid(values), cmap=SEQUENCE, norm=scale, aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            shade = "white" if scale(value) > 0.55 else "black"
+            axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=6, color=shade)
+    axes.set_xticks(range(len(columns)), list(map(figure_text, columns)), rotation=45, ha="right")
+    axes.set_yticks(range(len(rows)), list(map(figure_text, rows)))
+    axes.tick_params(length=0)
 
 
 def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack: str) -> np.ma.MaskedArray[Any, Any]:

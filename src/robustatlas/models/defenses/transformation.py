@@ -1,4 +1,4 @@
-"""What a defense by input transformation is, and a network behind one."""
+"""Defenses by input transformation, and a network behind some of them."""
 
 from abc import ABC, abstractmethod
 
@@ -42,14 +42,14 @@ class Transformation(nn.Module, ABC):
 
     @abstractmethod
     def exact(self, x: Tensor) -> Tensor:
-        """The transformation itself, ``[B, ...]`` to ``[B, ...]``."""
+        """Return the transformed ``x``, ``[B, ...]`` to ``[B, ...]``."""
 
     @abstractmethod
     def smooth(self, x: Tensor) -> Tensor:
-        """What stands for it where its gradient is wanted: differentiable, of the same shape."""
+        """Return a differentiable stand-in of the same shape, for gradients."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """:meth:`exact`, with the gradient that is asked for."""
+        """Return :meth:`exact` with the gradient that is asked for."""
         backward = transformation_backward(self.backward)
         if backward == "true":
             return self.exact(x)
@@ -85,13 +85,13 @@ class Defended(nn.Module):
         self.backward = backward
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits ``[B, C]`` of the transformed ``x`` ``[B, ...]``, whatever the gradient."""
+        """Return the logits ``[B, C]`` of the transformed ``x`` ``[B, ...]``, whatever the gradient."""
         backward = transformation_backward(self.backward)
         if backward == "bare":
-            return surrogate(self._behind, self.net)(x)
+            return surrogate(self._transformed_logits, self.net)(x)
         with going_back(backward):
-            return self._behind(x)
+            return self._transformed_logits(x)
 
-    def _behind(self, x: Tensor) -> Tensor:
+    def _transformed_logits(self, x: Tensor) -> Tensor:
         logits: Tensor = self.net(self.transformations(x))
         return logits

@@ -50,7 +50,7 @@ def from_tensorflow(
     tf = optional("tensorflow", "from_tensorflow", "tensorflow")
     graph = tf.function(function)
 
-    def given(x: Tensor) -> Any:
+    def to_tensorflow(x: Tensor) -> Any:
         # A copy of its own: TensorFlow's kernels crash on views that begin between two multiples of 64 bytes.
         return tf.experimental.dlpack.from_dlpack(to_dlpack(x.clone()))
 
@@ -67,13 +67,13 @@ def from_tensorflow(
         return returned
 
     def with_pullback(x: Tensor) -> tuple[Any, Pullback]:
-        at = given(x)
+        at = to_tensorflow(x)
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(at)
             logits = forward(at)
 
         def pullback(weights: Tensor) -> Any:
-            gradient = tape.gradient(logits, at, tf.cast(given(weights), logits.dtype))
+            gradient = tape.gradient(logits, at, tf.cast(to_tensorflow(weights), logits.dtype))
             if gradient is None:
                 raise UserError(
                     "TensorFlow has no gradient of the function's output with respect to its input (tf.round, argmax "
@@ -83,6 +83,6 @@ def from_tensorflow(
 
         return logits, pullback
 
-    net = Foreign(lambda x: forward(given(x)), with_pullback)
+    net = Foreign(lambda x: forward(to_tensorflow(x)), with_pullback)
     called = name or getattr(function, "__name__", None) or getattr(function, "name", type(function).__name__)
     return Classifier(net, mean, std, outputs=outputs, batch_size=sizes, dtype=dtype, device=device, name=called)

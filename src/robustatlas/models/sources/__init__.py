@@ -1,4 +1,4 @@
-"""Where models come from: functions in files and packages, what is shipped, model zoos and files of other formats."""
+"""The sources of models: functions in files and packages, shipped models, model zoos and files of other formats."""
 
 import inspect
 from functools import partial
@@ -8,15 +8,17 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import at_home
 from robustatlas.models.schemes import SCHEMES
 from robustatlas.models.sources.functions import function_named
-from robustatlas.models.sources.meant import meant_by
 from robustatlas.models.sources.source import Source
+from robustatlas.models.sources.suggestions import suggest_source
 
 __all__ = ["SCHEMES", "Source", "source_named"]
 
 
 def source_named(name: str) -> Source:
-    """What ``path/file.py:function``, ``package.module:function``, or one of :data:`SCHEMES` and a name behind it,
-    such as ``builtin:NAME``, names.
+    """Return the source that a name stands for.
+
+    A name is ``path/file.py:function``, ``package.module:function``, or one of :data:`SCHEMES` and a name behind it,
+    such as ``builtin:NAME``.
     """
     if not isinstance(name, str):
         raise UserError(
@@ -27,7 +29,7 @@ def source_named(name: str) -> Source:
         make, place = SCHEMES[scheme], at_home(rest)
         of_file = next(iter(inspect.signature(make).parameters), None) == "file"
         return Source(name, partial(make, place), Path(place) if of_file else None)
-    if sentence := meant_by(name, SCHEMES):
+    if sentence := suggest_source(name, SCHEMES):
         raise UserError(sentence)
     place, _, function = name.rpartition(":")
     return function_named(place, function)

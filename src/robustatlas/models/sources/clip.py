@@ -14,7 +14,7 @@ from robustatlas.models.classifier import Classifier, Origin
 from robustatlas.models.resizing import Resizing
 from robustatlas.models.sources.huggingface import (
     configuration_of,
-    first_of,
+    first_line_of,
     licence_of,
     preprocessing_in,
 )
@@ -98,7 +98,7 @@ def _two_towers(transformers: Any, name: str, config: Any, local: dict[str, Any]
     except OSError as error:
         raise unreachable(source, "Hugging Face", error) from error
     except (ValueError, ImportError) as error:
-        raise UserError(f"{source} cannot be read by transformers: {first_of(error)}.") from error
+        raise UserError(f"{source} cannot be read by transformers: {first_line_of(error)}.") from error
     if not (hasattr(model, "get_text_features") and hasattr(model, "get_image_features")):
         raise UserError(f"{source} is a {type(model).__name__}; expected one with two towers, such as CLIP or SigLIP.")
     return model.eval(), tokenizer
@@ -131,7 +131,7 @@ def open_clip_model(
     except OSError as error:
         raise unreachable(source, "open_clip", error) from error
     except RuntimeError as error:
-        raise UserError(f"{source} cannot be made by open_clip: {first_of(error)}.") from error
+        raise UserError(f"{source} cannot be made by open_clip: {first_line_of(error)}.") from error
     texts = text_features(lambda asked: model.encode_text(tokenizer(asked)), names, prompts)
     bias = getattr(model, "logit_bias", None)
     net = ZeroShot(model.visual, texts, model.logit_scale.exp(), torch.zeros(()) if bias is None else bias)

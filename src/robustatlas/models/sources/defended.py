@@ -16,9 +16,10 @@ _KINDS: dict[str, Callable[[int], Transformation]] = {
 
 
 def defended_model(inside: str) -> nn.Module:
-    """The model behind the comma, as it comes from its own source, behind what stands before it. ``inside``:
-    ``jpeg=QUALITY``, ``bits=BITS`` or ``median=SIZE``, or several with ``+`` between them in the order in which they
-    are applied; a comma; and the source of a model.
+    """Load a model and put transformations of its input before it.
+
+    ``inside`` is ``jpeg=QUALITY``, ``bits=BITS`` or ``median=SIZE``, or several with ``+`` between them in the order in
+    which they are applied; a comma; and the source of the model.
 
     >>> net = defended_model("bits=5+median=2,builtin:digits-linf")
     >>> [type(each).__name__ for each in net.transformations]
@@ -46,7 +47,7 @@ def defended_model(inside: str) -> nn.Module:
 
 
 def transformations(said: str) -> list[Transformation]:
-    """What ``jpeg=75``, or several with ``+`` between them, stand for, in their order.
+    """Return the transformations that ``jpeg=75``, or several with ``+`` between them, stand for, in their order.
 
     >>> [each.extra_repr() for each in transformations("bits=5")]
     ['5 bits']

@@ -40,7 +40,7 @@ def huggingface_model(name: str, *, pretrained: bool = True, **settings: Any) ->
     except OSError as error:
         raise unreachable(source, "Hugging Face", error) from error
     except ValueError as error:
-        raise UserError(f"{source} is not an image classifier of transformers: {first_of(error)}.") from error
+        raise UserError(f"{source} is not an image classifier of transformers: {first_line_of(error)}.") from error
     found = preprocessing_in(transformers, name, config, local, source)
     model = Classifier(
         net,
@@ -77,7 +77,7 @@ def configuration_of(transformers: ModuleType, name: str, settings: Mapping[str,
         return transformers.AutoConfig.from_pretrained(name, **local, **settings), local
     except (OSError, ValueError) as error:
         if Path(name).is_dir():
-            raise UserError(f"The folder {name} holds no model of transformers ({first_of(error)}).") from error
+            raise UserError(f"The folder {name} holds no model of transformers ({first_line_of(error)}).") from error
     try:
         return transformers.AutoConfig.from_pretrained(name, **settings), {}
     except (OSError, ValueError) as error:
@@ -102,8 +102,8 @@ def preprocessing_in(
             )
     except (ImportError, OSError, ValueError, TypeError) as error:
         raise UserError(
-            f"The image processor of {source} cannot be made by transformers ({first_of(error)}); load the network "
-            "yourself and give ra.Classifier(net, mean, std, prepare=...)."
+            f"The image processor of {source} cannot be made by transformers ({first_line_of(error)}); load the "
+            "network yourself and give ra.Classifier(net, mean, std, prepare=...)."
         ) from error
     vision = getattr(config, "vision_config", config)
     return preprocessing_of(processor, int(getattr(vision, "num_channels", None) or 3), source)
@@ -122,11 +122,11 @@ def _text_of(transformers: ModuleType, name: str, file: str, local: Mapping[str,
 
 
 def licence_of(transformers: ModuleType, name: str, local: Mapping[str, Any]) -> str | None:
-    """What the card of the repository says."""
+    """Return the licence that the card of the repository names."""
     found = re.search(r"^license:\s*(\S+)", _text_of(transformers, name, "README.md", local), re.MULTILINE)
     return found[1].strip("\"'") if found else None
 
 
-def first_of(error: BaseException) -> str:
-    """The first line of what an error says."""
+def first_line_of(error: BaseException) -> str:
+    """Return the first line of an error."""
     return str(error).strip().splitlines()[0].rstrip(".:")

@@ -84,10 +84,10 @@ def hashes_of_files(files: Sequence[Path], sha256_of: Callable[[Path], str] | No
     found: dict[str, list[str]] = {}
     for file in files:
         found.setdefault(file.name, []).append((sha256_of or sha256_of_file)(file))
-    return {name: hashes[0] if len(hashes) == 1 else _joined_sha256(hashes) for name, hashes in found.items()}
+    return {name: hashes[0] if len(hashes) == 1 else _sha256_of_hashes(hashes) for name, hashes in found.items()}
 
 
-def _joined_sha256(hashes: Sequence[str]) -> str:
+def _sha256_of_hashes(hashes: Sequence[str]) -> str:
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 

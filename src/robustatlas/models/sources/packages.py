@@ -8,7 +8,7 @@ from robustatlas.common.errors import UserError, first_line
 
 
 def optional(package: str, what: str, extra: str) -> ModuleType:
-    """The imported ``package``, which ``what`` (the model, or a function) needs."""
+    """Import the ``package`` that ``what`` (the model, or a function) needs."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
@@ -32,7 +32,7 @@ def optional(package: str, what: str, extra: str) -> ModuleType:
 
 
 def version_of(package: str) -> str:
-    """``"timm 1.0.31"``."""
+    """Return the package with its version, such as ``"timm 1.0.31"``."""
     return f"{package} {importlib.metadata.version(package)}"
 
 
@@ -43,7 +43,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 def unreachable(what: str, library: str, error: BaseException) -> UserError:
-    """The one sentence of weights that are neither here nor to be had."""
+    """Return the error that weights are neither in the cache nor could be fetched."""
     return UserError(
         f"The weights of {what!r} are not in the cache of {library} and could not be fetched "
         f"({first_line(_root(error))}); run this once where there is a network, or give a file of weights (--weights), "

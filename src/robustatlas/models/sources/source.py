@@ -1,4 +1,4 @@
-"""What a source is: something that makes a model, with settings, in the surroundings it needs."""
+"""A source of a model: a function with settings that makes it, and the context that the function needs."""
 
 import hashlib
 import inspect
@@ -16,26 +16,26 @@ from robustatlas.common.errors import UserError, first_line
 class Source:
     """A function that makes a model, and the file that determines it (None: shipped or installed).
 
-    ``surroundings``: what the function runs in.
+    ``context``: the context manager that the function runs in.
     """
 
     name: str
     make: Callable[..., Any]
     file: Path | None = None
-    surroundings: Callable[[], AbstractContextManager[Any]] = nullcontext
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     @property
     def pretrains(self) -> bool:
-        """It makes published weights, unless ``pretrained=False`` is among its settings."""
+        """True if it makes published weights, unless ``pretrained=False`` is among its settings."""
         with suppress(TypeError, ValueError):
             return self.file is None and "pretrained" in inspect.signature(self.make).parameters
         return False
 
-    def made(self, arguments: Mapping[str, Any]) -> Any:
-        """What the function returns; :class:`UserError` where it does not take ``arguments`` or fails."""
+    def make_model(self, arguments: Mapping[str, Any]) -> Any:
+        """Return what the function makes; :class:`UserError` if it does not take ``arguments`` or fails."""
         _check_arguments(self, arguments)
         try:
-            with self.surroundings():
+            with self.context():
                 return self.make(**arguments)
         except UserError:
             raise
@@ -46,7 +46,7 @@ class Source:
             ) from error
 
     def sha256(self, arguments: Mapping[str, Any]) -> str | None:
-        """Of the bytes of the file (as ``sha256sum`` has it) and, where there are any, of ``arguments``."""
+        """Return the hash of the bytes of the file (as ``sha256sum`` has it) and of ``arguments`` if there are any."""
         if self.file is None or not self.file.is_file():
             return None
         digest = hashlib.sha256(self.file.read_bytes())

@@ -13,7 +13,7 @@ from robustatlas.models.sources.packages import optional, unreachable, version_o
 
 
 def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None, **settings: Any) -> Classifier:
-    """A model of timm.
+    """Load a model of timm.
 
     Args:
         name: as in ``timm.list_models()``, such as ``resnet18`` or ``resnet18.a1_in1k``.
@@ -54,13 +54,13 @@ def timm_model(name: str, *, pretrained: bool = True, resize: bool | None = None
 
 
 def _classes_of(net: Any, about: Mapping[str, Any]) -> Classes:
-    """The names that the weights were published with, or how many classes the network has."""
+    """Return the names that the weights were published with, or the number of classes of the network."""
     count, names = int(getattr(net, "num_classes", 0)), about.get("label_names") or ()
     return tuple(map(str, names)) if count == len(names) > 1 else count if count > 1 else None
 
 
 def resizing_of(about: Mapping[str, Any]) -> Resizing:
-    """What timm's transforms for evaluation do, of the ``pretrained_cfg`` of a model."""
+    """Return the resizing of timm's transforms for evaluation, by the ``pretrained_cfg`` of a model."""
     _, height, width = about["input_size"]
     share = about.get("crop_pct") or 0.875
     interpolation = about.get("interpolation", "bicubic")
@@ -74,7 +74,7 @@ def resizing_of(about: Mapping[str, Any]) -> Resizing:
 
 
 def torchvision_model(name: str, *, pretrained: bool = True, resize: bool | None = None, **settings: Any) -> Classifier:
-    """A classifier of torchvision.
+    """Load a classifier of torchvision.
 
     Args:
         name: as in ``torchvision.models.list_models()``, such as ``resnet18``.

@@ -22,14 +22,14 @@ from robustatlas.outcomes.bounds import strengths_by_attack
 from robustatlas.outcomes.display import columns_of
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.tables import write_parquet
-from robustatlas.report.facts.plain import finite
+from robustatlas.report.numbers.plain import finite
 from robustatlas.results.result import Result
 
 VERSION = 1
 
 
-def about_of(result: Result) -> dict[str, Any]:
-    """What the outcomes are of, and what made them."""
+def run_description(result: Result) -> dict[str, Any]:
+    """Return what the outcomes are of, and what made them."""
     identity = result.identity
     if identity is None:
         raise UserError("These numbers came as arrays, which say nothing of model and data; export a run.")
@@ -72,7 +72,7 @@ def evidence_of(result: Result) -> dict[str, Any]:
     columns = _columns(result)
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
-    return about_of(result) | {
+    return run_description(result) | {
         "outcomes": [_row(row) for row in found if row["attack"] in result.attacks],
         "certified": [_certified(row) for row in found if not math.isnan(row["certified_size"])],
     }
@@ -113,6 +113,6 @@ def write_json(result: Result, path: Path) -> None:
 def write_table(result: Result, path: Path) -> None:
     """Write the outcomes of a run to a Parquet file at ``path`` (no example: an infinite size; not run, or not
     certified: NULL), with everything else of :func:`evidence_of` as JSON in its metadata, under ``robustatlas``."""
-    about = {"robustatlas": json.dumps(about_of(result), allow_nan=False)}
+    about = {"robustatlas": json.dumps(run_description(result), allow_nan=False)}
     columns = _columns(result)
     write_parquet(path, columns | {name: columns[name].astype(str) for name in ("attack", "certified_by")}, about)

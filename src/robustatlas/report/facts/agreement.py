@@ -1,4 +1,4 @@
-"""How attacks agree on models: UAR of each model under each attack, and its correlation."""
+"""Agreement of attacks on models: UAR of each model under each attack, and its correlation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from robustatlas.metrics.averages import average_accuracy
 from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.uar import uar_matrix
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.report.facts.against import Held
+from robustatlas.report.numbers.against import Held
 
 FEWEST = 3
 """Models that a correlation takes."""
@@ -32,7 +32,7 @@ class Agreement:
 def agreement_of(
     models: Sequence[AccuracyTable], trained_on: Sequence[Mapping[str, float] | None], held: Held | None = None
 ) -> Agreement:
-    """How the attacks agree on some models.
+    """Return how attacks agree on some models.
 
     With a reference as figure 6b of Kang et al. 2019 has it: the correlation of UAR over adversarially trained models,
     of each pair of attacks over those trained against neither. Without one, of average accuracies over all models.

@@ -1,32 +1,30 @@
-"""What can be said of one attack of a run: accuracies, margins, queries, and who found the smallest examples."""
+"""Facts of one attack of a run: accuracies, margins, queries, and who found the smallest examples."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.standard import STANDARD
 from robustatlas.common.wording import UPPER_BOUND, listed
-from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import of_attack
-from robustatlas.metrics.typical import success_over_queries, typical_accuracies
+from robustatlas.metrics.typical import success_over_queries
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts import numbers
-from robustatlas.report.facts.against import Held
 from robustatlas.report.facts.grids import GridAdvice, grid_advice
-from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals
-from robustatlas.report.facts.points import searched_from
-from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
+from robustatlas.report.numbers import number as kinds
+from robustatlas.report.numbers.against import Held
+from robustatlas.report.numbers.definitions import CONFIDENCE
+from robustatlas.report.numbers.number import Number, Numbers
+from robustatlas.report.numbers.points import searched_from
+from robustatlas.report.numbers.statistics import hypervolume_of
 from robustatlas.results.result import Result
 
 
@@ -41,11 +39,12 @@ class AttackFacts:
             upper bound only.
         typical: [S] mean accuracy over draws in percent; None where nothing was drawn of all samples.
         average: mean of the accuracies; None likewise.
-        curve: robustness curve over distances; None likewise.
+        curve: robustness curve; None likewise.
+        area: area under the curve up to the largest strength, in percent; None likewise.
         standard: (least, most) percent that withstand the strength at which papers give accuracies, where it is known.
         sizes: [N] of the smallest adversarial example of each sample; 0 misclassified clean, inf where none was found.
-        quartiles: sizes at which a quarter, half and three quarters of all samples are misclassified; inf where never.
-        halved: the size from which on no more than half of the clean accuracy is left; inf where never.
+        median: size at which half of the samples that are right without a change are wrong; inf where never.
+        quartiles: the same for a quarter, half and three quarters of them.
         forward, backward: mean passes for one sample.
         seconds: time of the attack on all samples.
         frontier: None where the margins were not recorded at every strength, or the strengths are not equal steps.
@@ -63,21 +62,22 @@ class AttackFacts:
     attack: str
     unit: str
     strengths: NDArray[np.float64]
-    accuracy: tuple[Interval, ...] | None
+    accuracy: tuple[Number, ...] | None
     unsearched: tuple[float, ...]
-    typical: tuple[Interval, ...] | None
-    average: Interval | None
+    typical: tuple[Number, ...] | None
+    average: Number | None
     curve: RobustnessCurve | None
+    area: float | None
     standard: tuple[float, float] | None
     sizes: NDArray[np.float64]
+    median: Number
     quartiles: tuple[float, float, float]
-    halved: float
     forward: float
     backward: float
     seconds: float
     frontier: Frontier | None
     equal_steps: bool
-    against: Mapping[str, Interval]
+    against: Mapping[str, Number]
     shared: int
     origins: tuple[str, ...]
     best_known: BestKnown | None
@@ -96,43 +96,45 @@ class AttackFacts:
         """Number of samples misclassified clean."""
         return int((self.sizes == 0).sum())
 
-    @property
-    def area(self) -> float | None:
-        """Area under the robustness curve up to the largest strength, in percent."""
-        return None if self.curve is None else self.curve.area(float(self.strengths[-1]))
 
+def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None) -> AttackFacts:
+    """Return the facts of an attack.
 
-def attack_facts(result: Result, attack: str, average: Interval | None, held: Held | None) -> AttackFacts:
-    """The facts of an attack; ``average``: over its strengths, ``held``: against what reference."""
+    Args:
+        result: the run.
+        attack: name of the attack.
+        table: the numbers of the run, and those against the reference if there is one.
+        held: the run held against a reference; None without one.
+    """
     outcome = result.outcome(attack)
     forward, backward = result.passes(attack)
+    area, median = table.find(kinds.AREA, attack), table.find(kinds.MEDIAN, attack)
+    assert median is not None
     curve = RobustnessCurve.of(outcome).distance_curve if outcome.judged else None
-    sizes = RobustnessCurve(outcome.minimal_size) if curve is None else curve
-    shares = [0.25, 0.5, 0.75, wrong_at_half(result.clean_accuracy)]
-    quarter, half, three, halved = sizes.quantile(shares).tolist()
     return AttackFacts(
         attack=attack,
         unit=unit_of(attack, outcome.unit),
         strengths=outcome.strengths,
-        accuracy=accuracies_of(outcome),
+        accuracy=table.select(kinds.ROBUST, attack) or None,
         unsearched=tuple(strength for _, strength in outcome.unsearched),
-        typical=typical_accuracies(outcome, CONFIDENCE),
-        average=average,
+        typical=table.select(kinds.TYPICAL, attack) or None,
+        average=table.find(kinds.MEAN_OF_ATTACK, attack),
         curve=curve,
+        area=None if area is None else area.value,
         standard=_bounds_at_standard(result, attack) if curve is not None else None,
         sizes=outcome.minimal_size,
-        quartiles=(quarter, half, three),
-        halved=halved,
+        median=median,
+        quartiles=(outcome.size_that_breaks(0.25), median.value, outcome.size_that_breaks(0.75)),
         forward=forward,
         backward=backward,
         seconds=outcome.seconds,
-        frontier=_frontier(result, attack),
+        frontier=_frontier(result, attack, table),
         equal_steps=equal_steps(outcome.strengths),
-        against=numbers.with_doubt(result, partial(_single, attack=attack, held=held)) if held else {},
+        against={metric.name: one for metric in of_attack() if (one := table.find(metric.name, attack)) is not None},
         shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
         best_known=best_known(result, attack),
-        found_last=_found_last(outcome),
+        found_last=_shares_of_kinds(outcome),
         own_threat=held is not None and attack in held.own_threat,
         advice=_advice(result, attack),
         queries=query_successes(outcome),
@@ -157,47 +159,19 @@ def _advice(result: Result, attack: str) -> GridAdvice | None:
     return grid_advice(result.outcome(attack), result.clean_accuracy, largest)
 
 
-def _found_last(outcome: Outcome) -> dict[str, float]:
+def _shares_of_kinds(outcome: Outcome) -> dict[str, float]:
     counts = outcome.found_last()
     return {kind: 100 * count / sum(counts.values()) for kind, count in counts.items()}
 
 
-def accuracies_of(outcome: Outcome) -> tuple[Interval, ...] | None:
-    """Robust accuracy at each strength with its interval; None where not every strength was searched."""
-    if not outcome.judged:
-        return None
-    correct = (~outcome.broken()).sum(axis=0).tolist()
-    certain = (~outcome.doubted().broken()).sum(axis=0).tolist()
-    return tuple(
-        replace(found, low=proportion_interval(sure, outcome.samples, CONFIDENCE).low)
-        for count, sure in zip(correct, certain, strict=True)
-        for found in [proportion_interval(count, outcome.samples, CONFIDENCE)]
-    )
-
-
-def _frontier(result: OutcomeTable, attack: str) -> Frontier | None:
-    volume = hypervolume_of(result, attack)
-    if volume is None:
+def _frontier(result: OutcomeTable, attack: str, table: Numbers) -> Frontier | None:
+    volume, mean_volume = hypervolume_of(result, attack), table.find(kinds.HYPERVOLUME, attack)
+    if volume is None or mean_volume is None:
         return None
     sizes, mean = result.distances(attack), volume.frontier.mean(axis=0)
     if not np.isnan(result.clean_margin).any():
         sizes, mean = np.append(0.0, sizes), np.append(volume.clean.mean(), mean)
-    interval = intervals({"": mean_statistic(volume.per_sample, 1.0)})[""]
-    return Frontier(sizes, mean, interval, volume, result.outcome(attack).frontier)
-
-
-def _single(table: OutcomeTable, attack: str, held: Held) -> dict[str, Interval]:
-    """The metrics of one attack, on all strengths that the reference has too."""
-    if attack not in held.shared:
-        return {}
-    points = {attack: held.shared[attack]}
-    ours, reference = AccuracyStatistics(table.restrict_distances(points)), held.table(points)
-    found = {
-        metric.name: metric.of_attack(ours, reference, attack)
-        for metric in of_attack()
-        if metric.of_attack and not (metric.needs_clean and math.isnan(reference.clean))
-    }
-    return numbers.within_possible(intervals(found), held)
+    return Frontier(sizes, mean, mean_volume, volume, result.outcome(attack).frontier)
 
 
 @dataclass(frozen=True)
@@ -208,13 +182,13 @@ class Frontier:
 
     sizes: NDArray[np.float64]
     mean: NDArray[np.float64]
-    volume: Interval
+    volume: Number
     hypervolume: AdversarialHypervolume
     searched: bool
 
     @property
     def word(self) -> str:
-        """What is to be said beside the hypervolume; empty where it was searched for."""
+        """Words beside the hypervolume; empty where it was searched for."""
         return "" if self.searched else UPPER_BOUND
 
 
@@ -237,7 +211,7 @@ class QuerySuccess:
 
 
 def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
-    """What one attack found at its middle and its largest strength; none with gradients, or without queries counted.
+    """Return what an attack without gradients found at its middle and its largest strength, by queries.
 
     >>> import robustatlas as ra
     >>> ask = ra.from_predictions(lambda x: (x.sum((1, 2, 3)) > 2).astype(int), "labels", classes=2, queries=60)
@@ -250,10 +224,12 @@ def query_successes(outcome: Outcome) -> tuple[QuerySuccess, ...]:
         return ()
     asked, last = int(outcome.forward.max()), len(outcome.strengths) - 1
     limits = (*(limit for limit in LIMITS if limit < asked), asked)
-    return tuple(_at(outcome, outcome.queries[:, level], level, limits) for level in sorted({last // 2, last}))
+    return tuple(
+        _query_success(outcome, outcome.queries[:, level], level, limits) for level in sorted({last // 2, last})
+    )
 
 
-def _at(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]) -> QuerySuccess:
+def _query_success(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]) -> QuerySuccess:
     shares = success_over_queries(queries, limits)
     counts = np.rint(shares / 100 * outcome.samples).astype(int).tolist()
     success = tuple(proportion_interval(count, outcome.samples, CONFIDENCE) for count in counts)
@@ -262,8 +238,8 @@ def _at(outcome: Outcome, queries: Integers, level: int, limits: tuple[int, ...]
 
 @dataclass(frozen=True)
 class BestKnown:
-    """What examples of others change under one attack. ``by``: finder -> number of samples whose smallest example is
-    theirs. ``searched``, ``known`` [S]: robust accuracy in percent by the run's own searches, and with all examples;
+    """Changes that examples of others make under one attack. ``by``: finder -> number of samples whose smallest example
+    is theirs. ``searched``, ``known`` [S]: robust accuracy in percent by the run's own searches, and with all examples;
     None where some strength was not searched."""
 
     by: Mapping[str, int]
@@ -284,7 +260,7 @@ class BestKnown:
 
 
 def best_known(result: Result, attack: str) -> BestKnown | None:
-    """What verified examples of others change under an attack; None where the run holds none."""
+    """Return what verified examples of others change under an attack; None where the run holds none."""
     records = [record for record in result.records.values() if record.name == attack]
     finders = {record.origin: record.finder for record in records if record.finder is not None}
     if not finders:

@@ -15,9 +15,8 @@ from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import halves_proved
-from robustatlas.report.facts.numbers import CONFIDENCE
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.facts.strips import Strip, StripSource, scale_of, strip_of, wrong_at_half
+from robustatlas.report.facts.strips import Strip, StripSource, scale_of, strip_of
 from robustatlas.results.result import Result
 
 MOST_STRIPS = 12
@@ -73,15 +72,15 @@ def card_of(
     ratio = against.numbers.get("CR ind-avg") if against and against.complete else None
     place = against.place if against and ratio is not None else None
     first = facts.headline
-    why = masked(facts, first.at) if first else {}
+    why = masked(facts, first.leading.at) if first else {}
     return ResultCard(
         title=shortened(facts.name, _TITLE),
         scope=f"{counted(facts.samples, 'image')} of {facts.data}",
         place=MASKED if why else place.words(against.held.approximate) if against and place else "",
         clean=facts.clean,
-        score=first.accuracy if first else None,
-        score_name=first.words if first else "",
-        score_over=first.explained() if first and len(first.at) > 1 else "",
+        score=first.leading if first else None,
+        score_name=first.brief_name if first else "",
+        score_over=first.explained() if first and first.is_mean else "",
         strips=tuple(strips),
         others=len({attack.attack for attack in facts.attacks} | {one.attack for one in measured}) - len(strips),
         axis=scale.words,
@@ -104,13 +103,18 @@ def _measured(facts: RunFacts) -> list[StripSource]:
 
 def _attacked(attack: AttackFacts, facts: RunFacts, proved: float) -> StripSource:
     assert attack.curve is not None
-    band = attack.curve.band(CONFIDENCE, kind="pointwise")
-    half = 100 * wrong_at_half(facts.clean.value)
-    reached = (band.sizes[band.high >= half], band.sizes[band.low >= half])
-    low, high = (float(sizes[0]) if len(sizes) else math.inf for sizes in reached)
     last, accuracy = float(attack.strengths[-1]), attack.curve.robust_accuracy
     why = masked(facts, [attack.attack])
-    return StripSource(attack.attack, last, accuracy, attack.halved, (low, high), proved, attack.own_threat, bool(why))
+    return StripSource(
+        attack.attack,
+        last,
+        accuracy,
+        attack.median.value,
+        (attack.median.low, attack.median.high),
+        proved,
+        attack.own_threat,
+        bool(why),
+    )
 
 
 def run_hash(result: Result) -> str:

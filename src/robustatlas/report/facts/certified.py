@@ -1,4 +1,4 @@
-"""What is certain of a run's attacks, as numbers and in sentences."""
+"""Certified accuracies of a run's attacks, as numbers and in sentences."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -9,9 +9,8 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes.certified import CertifiedSizes
-from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.facts.strips import wrong_at_half
 from robustatlas.report.facts.units import unit_of
+from robustatlas.report.numbers.definitions import CONFIDENCE, share_wrong_at_half
 from robustatlas.results.result import Result
 
 
@@ -47,11 +46,11 @@ class CertifiedFacts:
         else:
             meet = f"both sides meet on {self.both.share_closed:.1f} % of the images"
             said = f"{beginning} {self.both.at(value_as_typed(self.held.attack, at))}; {meet}."
-        return " ".join(filter(None, [said, self.drawn, self.thanks]))
+        return " ".join(filter(None, [said, self.draws_sentence, self.saving_sentence]))
 
     @property
-    def drawn(self) -> str:
-        """Of another model by random draws: how many, with which certainty, and where it abstains; empty elsewhere."""
+    def draws_sentence(self) -> str:
+        """Random draws of a certificate of another model, with their certainty and where it abstains; else empty."""
         if not self.held.of:
             return ""
         settings = [record.settings for record in self.held.records if "alpha" in record.settings]
@@ -60,8 +59,8 @@ class CertifiedFacts:
         return f"Another model than the run's own; {made}; it abstains on {abstained} images."
 
     @property
-    def thanks(self) -> str:
-        """What certificates spared the attack."""
+    def saving_sentence(self) -> str:
+        """Passes that certificates spared the attack, in a sentence."""
         return f"They spared the attack up to {self.saved:.0f} passes a sample." if self.saved is not None else ""
 
 
@@ -80,7 +79,7 @@ def certified_of(result: Result) -> Iterator[CertifiedFacts]:
         strengths = tuple(result.distances(row).tolist()) if row in result.attacks else held.strengths
         correct = [round(share * len(held.sizes) / 100) for share in held.accuracies(strengths).tolist()]
         saved, curve = result.outcome(row).saved if run else None, result.certified(row).distance_curve
-        half = float(curve.quantile(wrong_at_half(result.clean_accuracy)))
+        half = float(curve.quantile(share_wrong_at_half(result.clean_accuracy)))
         yield CertifiedFacts(
             row=row,
             held=held,

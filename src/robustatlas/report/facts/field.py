@@ -17,10 +17,11 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Outcome, percent
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts.numbers import CONFIDENCE, intervals
-from robustatlas.report.facts.plain import plain
-from robustatlas.report.facts.points import searched_from
 from robustatlas.report.facts.ranks import rank_ranges, ranks
+from robustatlas.report.numbers.definitions import CONFIDENCE
+from robustatlas.report.numbers.plain import plain
+from robustatlas.report.numbers.points import searched_from
+from robustatlas.report.numbers.statistics import intervals
 from robustatlas.results.result import Result
 
 NEIGHBOURS = 2
@@ -98,7 +99,7 @@ class Beside:
 
     @property
     def point(self) -> str:
-        """Where all entries are: "L∞ 8/255", "common corruptions"."""
+        """Point at which all entries are: "L∞ 8/255", "common corruptions"."""
         if self.field.attack == CORRUPTIONS:
             return "common corruptions"
         return f"{wording(self.field.attack).label} {self.field.strength}"
@@ -112,7 +113,7 @@ class Beside:
 
     @property
     def sentence(self) -> str:
-        """Where the run stands."""
+        """Sentence on the place of the run."""
         few = f", on {counted(self.samples, 'image')}" if self.samples < (self.field.images or _IMAGES) else ""
         union = f" under {listed([wording(attack).label for attack in self.attacks])} at once" if self.several else ""
         number = self.accuracy
@@ -125,12 +126,12 @@ class Beside:
 
     @property
     def several(self) -> bool:
-        """Whether it is the union of several attacks."""
+        """True if it is the worst case over several attacks."""
         return self.field.attack != CORRUPTIONS and len(self.attacks) > 1
 
     @property
     def hidden(self) -> str:
-        """What the one point does not say."""
+        """Sentence on what the one point does not say."""
         if not self.elsewhere:
             return ""
         return f"What the point hides: {'; '.join(one.words for one in self.elsewhere)}. No entry tells these."
@@ -156,7 +157,7 @@ class Beside:
         }
 
 
-def beside_the_field(result: Result) -> tuple[Beside, ...]:
+def field_places(result: Result) -> tuple[Beside, ...]:
     """The run beside every shipped field about its data set at whose point it has been searched."""
     fields = [load_field(name) for name in available_fields() if is_about(name, result.data)]
     found = [_corrupted(result, field) if field.attack == CORRUPTIONS else _attacked(result, field) for field in fields]
@@ -176,7 +177,7 @@ def _attacked(result: Result, field: Field) -> Beside | None:
     low, high = (proportion_interval(count, result.samples, CONFIDENCE) for count in (sure, possible))
     accuracy = Interval(float(percent(certain, result.samples)), low.low, high.high, CONFIDENCE)
     reach = max(float(result.distances(attack)[-1]) for attack in reaching)
-    return _placed(result, field, accuracy, attacks, _elsewhere(result, field, reaching, reach), curve, searched)
+    return _place_text(result, field, accuracy, attacks, _other_points(result, field, reaching, reach), curve, searched)
 
 
 def _reaches(outcome: Outcome, size: float) -> bool:
@@ -202,10 +203,10 @@ def _corrupted(result: Result, field: Field) -> Beside | None:
     if any(attack not in judged.attacks or list(judged.distances(attack)) != severities for attack in attacks):
         return None
     statistic = AccuracyStatistics(judged.restrict_distances(dict.fromkeys(attacks, severities))).average()
-    return _placed(result, field, intervals({"": statistic})[""], attacks, (), None)
+    return _place_text(result, field, intervals({"": statistic})[""], attacks, (), None)
 
 
-def _placed(
+def _place_text(
     result: Result,
     field: Field,
     accuracy: Interval,
@@ -244,7 +245,7 @@ def _norm_of(record: AttackRecord) -> str:
     return _SETS.get(kind, record.name if not kind and record.name in _SETS.values() else "")
 
 
-def _elsewhere(result: Result, field: Field, reaching: Sequence[str], reach: float) -> tuple[Elsewhere, ...]:
+def _other_points(result: Result, field: Field, reaching: Sequence[str], reach: float) -> tuple[Elsewhere, ...]:
     """Half and twice the field's strength, and the strengths at which papers give accuracies under other norms."""
     at = [(field.attack, reaching, size) for size in (field.epsilon / 2, 2 * field.epsilon) if size <= reach]
     at += [

@@ -1,4 +1,4 @@
-"""Whether the strengths of an attack tell anything about a model, and which ones would."""
+"""Advice on strengths that tell little about a model, and better ones."""
 
 import math
 import shlex
@@ -12,8 +12,8 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.outcomes.outcome import Outcome
 
 FLAT = 0.8
-"""Where more than this share of the images that are right without an attack is still right at the largest strength,
-the strengths end before the model does."""
+"""Share of the images that are right without an attack: if more are right at the largest strength, the strengths end
+before the model does."""
 
 GONE = 1.0
 """An accuracy below this, in percent, is gone: further strengths repeat it."""
@@ -22,7 +22,7 @@ EARLY = 0.1
 """Half of the images wrong below this share of the first strength: everything happens before the grid begins."""
 
 FARTHER = 4
-"""So many times the largest strength is proposed where half of the accuracy falls beyond it, at an unknown size."""
+"""Factor of the largest strength that is proposed if half of the accuracy falls beyond it, at an unknown size."""
 
 _PIXEL, _ALL_IMAGES = "largest change of a pixel value", 1.0
 """Strengths of this unit reach all images there, which runs need not record."""
@@ -49,7 +49,7 @@ class GridAdvice:
 
 
 def grid_advice(outcome: Outcome, clean: float, largest: float | None = None) -> GridAdvice | None:
-    """What to say of the strengths of an attack; None where they tell something, or were not all searched.
+    """Return better strengths of an attack; None where they tell something, or were not all searched.
 
     Nothing is said of attacks that judge each strength by itself, nor of everyday changes, whose sizes people chose.
 

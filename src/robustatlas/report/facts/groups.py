@@ -16,10 +16,11 @@ from robustatlas.metrics.trainings import OverTrainings, over_trainings
 from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts import numbers
-from robustatlas.report.facts.against import Held, hold_against
-from robustatlas.report.facts.comparison import Compared, Shared, subject_of, what_is_shared
-from robustatlas.report.facts.numbers import CONFIDENCE, REPLICATES, union_strengths
+from robustatlas.report.numbers import statistics
+from robustatlas.report.numbers.against import Held, hold_against
+from robustatlas.report.numbers.definitions import CONFIDENCE, REPLICATES, worst_case_points
+from robustatlas.report.numbers.of_several import ModelNumbers, numbers_on_shared
+from robustatlas.report.numbers.shared import Shared, shared_of_runs, subject_of
 from robustatlas.results.many import Results
 from robustatlas.results.result import Result
 
@@ -63,20 +64,23 @@ def groups_of(
 ) -> Groups:
     """Compare groups of runs. ``union``: attack -> strength up to which it counts for the union accuracy; None for the
     middle one of each. Raises :class:`UserError`: no group, an empty one, two runs of one training, or as of
-    `what_is_shared`."""
+    `shared_of_runs`."""
     if not groups or not all(map(len, groups.values())):
         raise UserError("Groups of one run or more are expected, such as {'a': [first, second], 'b': [third]}.")
-    results = in_a_row(groups)
+    results = runs_of_groups(groups)
     names = [f"{name} ({place})" for name, runs in groups.items() for place in range(1, len(runs) + 1)]
     check_distinct_trainings([subject_of(result, name) for result, name in zip(results, names, strict=True)])
-    shared = what_is_shared(results, names)
-    first = shared.on(0)
-    at = union_strengths(first.table, union)
+    shared = shared_of_runs(results, names)
+    first = shared.table(0)
+    at = worst_case_points(first, union)
     leading = results[0]
-    held = hold_against(first.table, reference, leading.records.values(), leading.identity) if reference else None
+    held = hold_against(first, reference, leading.records.values(), leading.identity) if reference else None
     held = held if held and held.ranked else None
     sizes = [len(runs) for runs in groups.values() for _ in runs]
-    seen = [_Training.of(shared.on(place), held, at, alone=size == 1) for place, size in enumerate(sizes)]
+    seen = [
+        _Training.from_run(numbers_on_shared(shared, place, held, at, {}), held, alone=size == 1)
+        for place, size in enumerate(sizes)
+    ]
     ends = list(accumulate(len(runs) for runs in groups.values()))
     parts = {name: seen[end - len(groups[name]) : end] for name, end in zip(groups, ends, strict=True)}
     kept = [name for name in seen[0].statistics if all(name in each.statistics for each in seen)]
@@ -85,7 +89,7 @@ def groups_of(
     return Groups(shared, found, invalid, held, at)
 
 
-def in_a_row(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
+def runs_of_groups(groups: Mapping[str, Sequence[Result]]) -> Sequence[Result]:
     """The runs of all groups; those on disk are read one by one."""
     parts = [runs for runs in groups.values() if isinstance(runs, Results)]
     if len(parts) == len(groups):
@@ -102,14 +106,14 @@ class _Training:
     alone: Mapping[str, Interval]
 
     @classmethod
-    def of(cls, run: Compared, held: Held | None, union: Mapping[str, float], alone: bool) -> _Training:
+    def from_run(cls, run: ModelNumbers, held: Held | None, alone: bool) -> _Training:
         table = run.table
-        largest, uars = _at_the_largest(table), _uars(table, held)
-        found = run.statistics(held, union) | uars | largest
+        largest, uars = _largest_strength_statistics(table), _uars(table, held)
+        found = dict(run.statistics) | uars | largest
         invalid = {name for name in largest if masked(table, [name.rpartition("@")[0]])}
         invalid |= {f"UAR {attack}" for attack in table.attacks if masked(table, [attack])}
-        invalid |= run.masked(run.statistics(held, union), held, union).keys()
-        intervals = _run_intervals(run, held, union) if alone else {}
+        invalid |= run.barred
+        intervals = _run_intervals(run, held) if alone else {}
         return cls(found, frozenset(invalid), intervals)
 
     def restrict(self, kept: Collection[str]) -> _Training:
@@ -124,13 +128,13 @@ def _group_numbers(trainings: Sequence[_Training]) -> dict[str, OverTrainings]:
     return {name: replace(number, images=alone.get(name, number.images)) for name, number in found.items()}
 
 
-def _run_intervals(run: Compared, held: Held | None, union: Mapping[str, float]) -> dict[str, Interval]:
+def _run_intervals(run: ModelNumbers, held: Held | None) -> dict[str, Interval]:
     """Return the interval of each number of a run as other pages show it."""
-    found = run.intervals(held, union)
-    found |= numbers.with_doubt(run.table, lambda table: numbers.intervals(_at_the_largest(table)))
+    found: dict[str, Interval] = dict(run.numbers)
+    found |= statistics.with_doubt(run.table, lambda table: statistics.intervals(_largest_strength_statistics(table)))
     if held is not None:
-        uars = numbers.with_doubt(run.table, lambda table: numbers.intervals(_uars(table, held)))
-        found |= numbers.within_possible(uars, held)
+        uars = statistics.with_doubt(run.table, lambda table: statistics.intervals(_uars(table, held)))
+        found |= statistics.limit_ratios(uars, held)
     return found
 
 
@@ -141,7 +145,7 @@ def _uars(table: OutcomeTable, held: Held | None) -> dict[str, SampleStatistic]:
     return {f"UAR {attack}": ours.uar(reference, [attack]) for attack in held.ranked}
 
 
-def _at_the_largest(table: OutcomeTable) -> dict[str, SampleStatistic]:
+def _largest_strength_statistics(table: OutcomeTable) -> dict[str, SampleStatistic]:
     """Return robust accuracy at the largest strength of each attack: what papers give at their epsilon."""
     accuracies, grids = AccuracyStatistics(table), {attack: table.distances(attack) for attack in table.attacks}
     return {

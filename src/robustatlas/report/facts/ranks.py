@@ -49,7 +49,7 @@ def rank_ranges(spans: Sequence[tuple[float, float] | None]) -> list[tuple[int, 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a model stands among the published defenses: its rank, the ranks left open, and how many are ranked."""
+    """Place of a model among the published defenses: its rank, the ranks left open, and how many are ranked."""
 
     rank: int
     best: int
@@ -96,7 +96,7 @@ def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | Non
 
 
 def _mean_ratio(accuracy: NDArray[np.float64], entries: MatchedEntries, reference: Reference) -> NDArray[np.float64]:
-    """Of accuracies [K] at ``entries``, by the weights of the reference."""
+    """Return the ratio of accuracies [K] at ``entries``, by the weights of the reference."""
     weight = weights_at(entries, reference.weights)
     return ratio_of(accuracy[weight > 0], entries.reference[weight > 0], "ind-avg", weight[weight > 0])
 

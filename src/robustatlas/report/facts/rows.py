@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from robustatlas.common.documents import checked, read_json
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import MASKED, UPPER_BOUND, counts, marked, some, why_masked
-from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
@@ -23,13 +22,16 @@ from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points
 from robustatlas.outcomes.shared import rows_of
-from robustatlas.report.facts.against import Held, hold_against
 from robustatlas.report.facts.attack import best_known
-from robustatlas.report.facts.comparison import subject_of
-from robustatlas.report.facts.headline import Headline, headline_of
-from robustatlas.report.facts.numbers import CONFIDENCE, hypervolume_of, intervals_against, own, union_strengths
-from robustatlas.report.facts.steadiness import stability
 from robustatlas.report.facts.units import calibrations_of
+from robustatlas.report.numbers.against import Held, hold_against
+from robustatlas.report.numbers.definitions import CONFIDENCE, worst_case_points
+from robustatlas.report.numbers.headline import Headline, choose_headline, headline_of
+from robustatlas.report.numbers.number import MEDIAN, WORST, Number, Numbers
+from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
+from robustatlas.report.numbers.shared import subject_of
+from robustatlas.report.numbers.statistics import hypervolume_of, own_statistics
+from robustatlas.report.numbers.steadiness import stability
 from robustatlas.results.result import Result
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
@@ -43,7 +45,7 @@ FEW = 0.1
 
 
 class About(BaseModel):
-    """What a run does not know of its model; ``trained_on``: attack -> strength, as people type it."""
+    """Facts on a model that its run does not know; ``trained_on``: attack -> strength, as people type it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -56,7 +58,7 @@ class About(BaseModel):
 
     @property
     def tells_training(self) -> bool:
-        """Whether it says what the model was trained on, be it clean images only."""
+        """True if it says what the model was trained on, be it clean images only."""
         return "trained_on" in self.model_fields_set
 
 
@@ -76,13 +78,13 @@ def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]
 
 
 def read_card(path: str | Path) -> dict[str, Any]:
-    """What a JSON file says of one model, as `Result.describe` takes it; checked. Raises :class:`UserError`: it cannot
-    be read, or says something that a card does not hold."""
+    """Return what a JSON file says of one model, as `Result.describe` takes it; checked. Raises :class:`UserError`: it
+    cannot be read, or says something that a card does not hold."""
     return checked(_CARD, read_json(path), str(path)).model_dump(mode="json", exclude_unset=True)
 
 
-def about_of(result: Result, given: Mapping[str, About]) -> About:
-    """What is known of the model of a run: what is given now under its name, else what the run keeps."""
+def model_facts(result: Result, given: Mapping[str, About]) -> About:
+    """Return what is known of the model of a run: what is given now under its name, else what the run keeps."""
     for name in (result.name, result.recorded_name):
         if name in given:
             return given[name]
@@ -101,16 +103,16 @@ class Row:
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
         ratios: kind of competitiveness ratio -> its value and interval over all ranked entries, as on every other page;
             empty where an entry is missing, and for rows of which only the accuracies are known.
-        halves: attack -> the size from which on half of the images are wrong, inf: never; empty with accuracies alone.
+        medians: attack -> median size; empty with accuracies alone.
         own_threat: attacks whose threat model is not that of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
         constants: floor -> the stability constant with its interval, likewise.
-        union: accuracy in percent under all ranked attacks at once, each at its usual strength. None for a single
-            attack, where an entry is missing, and with accuracies alone.
+        worst: accuracy in percent in the worst case over all ranked attacks. None for a single attack, where an entry
+            is missing, and with accuracies alone.
         own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
         certified: attack -> accuracies in percent that are certain at the strengths of the board, where its threat
             model was certified: what robust accuracy is at least.
-        headline: the number that comes first; None where it is not known.
+        headline: the numbers that come first; None where they are not known.
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see
             :func:`robustatlas.outcomes.masked.masked`.
         unranked: why the row has no place, in a sentence; empty where it may have one.
@@ -127,10 +129,10 @@ class Row:
     petaflops: float | None = None
     ratios: Mapping[str, Interval] = field(default_factory=dict)
     constants: Mapping[float, Interval] = field(default_factory=dict)
-    halves: Mapping[str, float] = field(default_factory=dict)
+    medians: Mapping[str, Number] = field(default_factory=dict)
     own_threat: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
-    union: float | None = None
+    worst: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
     certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     fingerprint: str = ""
@@ -152,8 +154,8 @@ class Row:
             notes="; ".join(filter(None, [self.notes, said])),
             ratios={},
             constants={},
-            union=None,
-            halves={attack: half for attack, half in self.halves.items() if attack not in lost},
+            worst=None,
+            medians={attack: median for attack, median in self.medians.items() if attack not in lost},
             certified={attack: entries for attack, entries in self.certified.items() if attack not in lost},
         )
 
@@ -165,8 +167,8 @@ class Row:
         return low.tolist(), high.tolist()
 
 
-def few_images(rows: Sequence[Row]) -> list[bool]:
-    """Whether each row rests on much fewer images than another one, so that its place says little."""
+def sparse_rows(rows: Sequence[Row]) -> list[bool]:
+    """Return for each row if it rests on much fewer images than another one, so that its place says little."""
     most = max((row.samples or 0 for row in rows), default=0)
     return [row.samples is not None and row.samples < FEW * most for row in rows]
 
@@ -204,7 +206,8 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     held = hold_against(result, reference, result.records.values(), result.identity)
     volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
     judged = result.judged()
-    numbers = intervals_against(judged, held) if held.complete else {}
+    table = numbers_of_run(result, worst_case_points(judged))
+    against = numbers_against(result, held) if held.complete else Numbers()
     partly = [attack for attack in result.attacks if attack not in judged.attacks]
     compared = {attack: judged.distances(attack) for attack in judged.attacks if attack not in held.unlike}
     notes = [
@@ -213,7 +216,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *([f"{MASKED}. {why_masked(result.invalid)}"] if result.invalid else []),
         *result.warnings,
         f"left out: {sizes_only}" if sizes_only else "",
-        *_by_others(result),
+        *_sentences_on_finders(result),
         *calibrations_of(result.records.values()),
         f"missing, as not every strength was searched: {', '.join(partly)}" if partly else "",
         *held.caveats(),
@@ -227,24 +230,24 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         hypervolume_is=UPPER_BOUND if volume and not result.outcome(HYPERVOLUME_ATTACK).frontier else "",
         notes="; ".join(note for note in notes if note),
         own_run=True,
-        ratios={name.removeprefix("CR "): number for name, number in numbers.items() if name.startswith("CR ")},
-        halves=_half_wrong_sizes(judged),
+        ratios={one.what.removeprefix("CR "): one for one in against if one.what.startswith("CR ")},
+        medians={median.attack: median for median in table.select(MEDIAN) if median.attack in judged.attacks},
         own_threat=held.own_threat,
         doubts=held.doubts,
         constants=stability(judged, held, given.trained_on)[1] if held.complete and given.tells_training else {},
-        union=_union(judged, held),
-        own={name: statistic.value for name, statistic in own(judged).items()},
+        worst=_worst_case(judged, held),
+        own={name: table.select(name)[0].value for name in own_statistics(judged)},
         certified=_certified(result, reference),
         fingerprint=result.fingerprint,
         invalid=result.invalid,
-        headline=headline_of(judged),
+        headline=headline_of(table, choose_headline([judged])),
         unranked=" ".join(filter(None, [held.other_data, *result.unproven.values()])),
     )
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What runs share that are ranked without a reference.
+    """Ground on which runs are ranked without a reference: what they share.
 
     Attributes:
         reference: always right, so that ratios to it are the accuracies: it ranks the points of all runs, and lists
@@ -256,7 +259,7 @@ class Ground:
     index: Integers
 
     @classmethod
-    def of(cls, results: Iterable[Result]) -> Ground:
+    def from_results(cls, results: Iterable[Result]) -> Ground:
         """Return what some runs share, looked at one by one.
 
         Raises:
@@ -280,7 +283,7 @@ class Ground:
         alike = [{attack: grid for attack, grid in found.items() if attack not in unlike} for found in grids]
         return cls(_always_right(alike), index)
 
-    def on(self, result: Result) -> Result:
+    def restrict(self, result: Result) -> Result:
         """Return a run on the images that all of them have."""
         return result if len(self.index) == result.samples else result.select(rows_of(result.index, self.index))
 
@@ -297,27 +300,21 @@ def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:
 
 
 def _certified(result: Result, reference: Reference) -> dict[str, dict[float, float]]:
-    """Of the model itself; at any strength, as a certified size says which are below it."""
+    """Return certified accuracies of the model itself; a certified size covers every strength below it."""
     held = {row: sizes for row, sizes in result.certified_sizes.items() if not sizes.of}
     shared = {row: reference.accuracies.distances(row).tolist() for row in held if row in reference.accuracies.attacks}
     return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
 
 
-def _half_wrong_sizes(judged: Result) -> dict[str, float]:
-    """Return, for each attack, the size from which on half of the images are wrong."""
-    return {
-        attack: float(RobustnessCurve.of(one).distance_curve.quantile(0.5)) for attack, one in judged.outcomes.items()
-    }
-
-
-def _by_others(result: Result) -> list[str]:
+def _sentences_on_finders(result: Result) -> list[str]:
     """A sentence for each attack of whose smallest examples some were handed over."""
     known = {attack: best_known(result, attack) for attack in result.attacks}
     return [found.sentence(attack) for attack, found in known.items() if found is not None and found.names]
 
 
-def _union(judged: Result, held: Held) -> float | None:
+def _worst_case(judged: Result, held: Held) -> float | None:
     if len(held.ranked) < 2 or not held.complete:
         return None
     shared = judged.restrict_distances(held.ranked)
-    return 100 * float(shared.survivors_within(union_strengths(shared)).mean())
+    worst = numbers_of_run(shared, worst_case_points(shared)).find(WORST)
+    return None if worst is None else worst.value

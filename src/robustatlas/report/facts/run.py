@@ -1,38 +1,39 @@
-"""What can be said of one run: every number with its interval where there is one."""
+"""Facts of one run: every number with its interval where there is one."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from robustatlas.checks.diagnosis import Diagnosis
 from robustatlas.common.wording import marked
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, percent_seen
-from robustatlas.metrics.intervals import Interval, proportion_interval
+from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.matching import compared
 from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.registry import against_reference
 from robustatlas.metrics.stability import StabilityConstant
 from robustatlas.outcomes.masked import masked
-from robustatlas.report.facts import numbers
-from robustatlas.report.facts.against import Held, against_what, hold_against
 from robustatlas.report.facts.attack import AttackFacts, attack_facts
-from robustatlas.report.facts.breaking import BreakingPoint, breaking_point
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
-from robustatlas.report.facts.field import Beside, beside_the_field
+from robustatlas.report.facts.field import Beside, field_places
 from robustatlas.report.facts.grids import GridAdvice, extended
-from robustatlas.report.facts.headline import Headline, headline_of, worst_case_of
-from robustatlas.report.facts.numbers import CONFIDENCE, intervals, union_strengths
-from robustatlas.report.facts.plain import plain_run
 from robustatlas.report.facts.ranks import Place, place_among_published
-from robustatlas.report.facts.rows import about_of
-from robustatlas.report.facts.steadiness import Steadiness, stability
+from robustatlas.report.facts.rows import model_facts
 from robustatlas.report.facts.units import calibrations_of
+from robustatlas.report.numbers import number as kinds
+from robustatlas.report.numbers import statistics
+from robustatlas.report.numbers.against import Held, against_what, hold_against
+from robustatlas.report.numbers.definitions import worst_case_points
+from robustatlas.report.numbers.headline import Headline, HeadlineChoice, choose_headline, headline_of
+from robustatlas.report.numbers.number import Number, Numbers
+from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
+from robustatlas.report.numbers.steadiness import Steadiness, stability
 from robustatlas.results.result import Result
 
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What depends on the training: share of the points seen, CR in and out, and the stability constants by floor."""
+    """Numbers that depend on the training: share of points seen, CR in and out, stability constants by floor."""
 
     seen: float
     ratios: InOut
@@ -48,19 +49,19 @@ class ReferenceFacts:
     :func:`robustatlas.outcomes.masked.masked`."""
 
     held: Held
-    numbers: Mapping[str, Interval]
+    numbers: Mapping[str, Number]
     training: TrainingFacts | None
     place: Place | None
     masked: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Of the reference."""
+        """Name of the reference."""
         return self.held.reference.name
 
     @property
     def what(self) -> str:
-        """What models the reference is of."""
+        """Models that the reference is of, in words."""
         return against_what(self.held.reference, [self.held.name])
 
     @property
@@ -74,51 +75,67 @@ class RunFacts:
     """A run: accuracies in percent, its attacks, how it compares with a reference, and what to beware of.
 
     Attributes:
-        average: mean accuracy over every (attack, strength); None where no attack is known at every strength.
-        union: accuracy under all attacks of `union_at` at once; None for a single attack.
-        union_at: attack -> strength up to which it counts there.
-        own: name -> what the outcomes give beside these, such as UA2.
-        breaking: where it breaks; None without any attack.
+        numbers: table of all numbers of the run, and of those that the reference gives.
+        weakest: median size under the attack that leaves fewest images correct; None without any attack.
         reference: None without one, or without a shared strength.
         warnings: of the checks before the work, and what makes the reference worth little.
         missing: attack -> number of samples that are not evaluated yet.
         provenance: of the model: source, home of the weights, licence and library, as far as they are known.
-        rejected: clean inputs that the model refuses to answer; None where it never may. They count as no error.
         diagnosis: whether the numbers can be trusted; None where the run was not diagnosed.
         invalid: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name
             of such a run and of such an attack carries a mark, and a warning says what it means.
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
         certified: the other side of each attack that has one: what robust accuracy is at least.
         calibrations: a sentence on the attacks whose strengths are not those of a source.
-        headline: the number that comes first; None where no attack is known at every strength.
-        worst: the worst case over several attacks, at their usual strengths or as asked; None of one attack.
+        headline: the numbers that come first; None where no attack is known at every strength.
         command: that made the run, as it was typed; empty where that is not known.
     """
 
     name: str
     data: str
     samples: int
-    clean: Interval
-    average: Interval | None
-    union: Interval | None
-    union_at: Mapping[str, float]
-    breaking: BreakingPoint | None
+    numbers: Numbers
+    weakest: Number | None
     attacks: tuple[AttackFacts, ...]
     reference: ReferenceFacts | None
     warnings: tuple[str, ...]
     missing: Mapping[str, int]
     provenance: Mapping[str, str] = field(default_factory=dict)
-    rejected: Interval | None = None
     diagnosis: Diagnosis | None = None
     invalid: Mapping[str, float] = field(default_factory=dict)
     beside: tuple[Beside, ...] = ()
-    own: Mapping[str, Interval] = field(default_factory=dict)
     certified: tuple[CertifiedFacts, ...] = ()
+    own_names: tuple[str, ...] = ()
     fingerprint: str = ""
     calibrations: tuple[str, ...] = ()
     headline: Headline | None = None
-    worst: Headline | None = None
     command: str = ""
+
+    @property
+    def clean(self) -> Number:
+        """Clean accuracy."""
+        return self.numbers.select(kinds.CLEAN)[0]
+
+    @property
+    def rejected(self) -> Number | None:
+        """Share of the clean inputs that the model refuses to answer, which is no error; None where it never may."""
+        return self.numbers.find(kinds.REJECTED)
+
+    @property
+    def average(self) -> Number | None:
+        """Mean over all attacks and their strengths; None where no attack is known at every strength."""
+        return self.numbers.find(kinds.MEAN)
+
+    @property
+    def worst(self) -> Number | None:
+        """Worst case over several attacks, at their usual strengths or as asked; None for a single attack."""
+        return self.numbers.find(kinds.WORST)
+
+    @property
+    def own(self) -> dict[str, Number]:
+        """Name -> number of the registry that the outcomes give by themselves, such as UA2."""
+        names = {number.what for number in self.numbers}
+        return {name: self.numbers.select(name)[0] for name in self.own_names if name in names}
 
     @property
     def advice(self) -> list[GridAdvice]:
@@ -134,10 +151,6 @@ class RunFacts:
         """The other side of an attack that was run, of this very model; None where nothing is certified."""
         return next((held for held in self.certified if held.row == attack and held.both is not None), None)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; a number with an interval is `{"value", "low", "high"}`, what never happens is None."""
-        return plain_run(self)
-
 
 def facts_of(
     result: Result,
@@ -146,45 +159,42 @@ def facts_of(
     trained_on: Mapping[str, float] | None = None,
     union: Mapping[str, float] | None = None,
     steadiness: Steadiness | None = None,
-    headline: Mapping[str, float] | None = None,
+    headline: Mapping[str, float] | HeadlineChoice | None = None,
 ) -> RunFacts:
     """The facts of a run, called ``name``, or like its model where that is empty. ``reference``: acc* to compare with.
 
-    ``trained_on``, ``union`` and ``headline`` are attack -> strength, of the model's training, of the union accuracy
-    and of the number that comes first. None: what the run keeps, the middle strength of each attack, and as of
-    :func:`headline_of`. ``steadiness``: which stability constants; None: those of the paper.
+    ``trained_on``, ``union`` and ``headline`` are attack -> strength, of the model's training, of the worst case over
+    attacks and of the numbers that come first. None: what the run keeps, as of :func:`worst_case_points`, and as of
+    :func:`choose_headline`; ``headline`` may be chosen already. ``steadiness``: which stability constants;
+    None: those of the paper.
     """
-    if trained_on is None and (kept := about_of(result, {})).tells_training:
+    if trained_on is None and (kept := model_facts(result, {})).tells_training:
         trained_on = kept.trained_on
-    judged, rejected = result.judged(), result.clean_rejected
-    union_at = union_strengths(judged, union)
-    found = numbers.with_doubt(judged, lambda table: intervals(numbers.overall(table, union_at)))
-    averages = numbers.with_doubt(judged, lambda table: intervals(numbers.averages(table)))
+    judged = result.judged()
+    worst_at = worst_case_points(judged, union)
     held = hold_against(result, reference, result.records.values(), result.identity) if reference else None
+    numbers = numbers_of_run(result, worst_at)
+    choice = choose_headline([judged], headline) if not isinstance(headline, HeadlineChoice) else headline
+    table = numbers + numbers_against(result, held) if held else numbers
     return RunFacts(
         name=marked(name or result.name, result.suspect),
         data=result.data,
         samples=result.samples,
-        clean=found["clean accuracy"],
-        average=found.get("average accuracy"),
-        union=found.get("union accuracy"),
-        union_at=union_at,
-        breaking=breaking_point(result, held.own_threat if held else ()),
-        attacks=tuple(attack_facts(result, attack, averages.get(attack), held) for attack in result.attacks),
-        reference=_against(judged, held, trained_on, steadiness) if held and held.ranked else None,
+        numbers=table,
+        weakest=table.weakest_attack(held.own_threat if held else ()),
+        attacks=tuple(attack_facts(result, attack, table, held) for attack in result.attacks),
+        reference=_against(judged, held, table, trained_on, steadiness) if held and held.ranked else None,
         warnings=(*result.warnings, *(held.doubts if held and held.ranked else ())),
         missing=result.missing,
         provenance=_provenance(result),
-        rejected=None if rejected is None else proportion_interval(int(rejected.sum()), result.samples, CONFIDENCE),
         diagnosis=result.diagnosis,
         invalid=result.invalid,
-        beside=beside_the_field(result),
-        own={name: found[name] for name in numbers.own(judged)},
+        beside=field_places(result),
+        own_names=tuple(statistics.own_statistics(judged)),
         certified=tuple(certified_of(result)),
         fingerprint=result.fingerprint,
         calibrations=calibrations_of(result.records.values()),
-        headline=headline_of(judged, headline),
-        worst=headline_of(judged, union_at) if union else worst_case_of(judged),
+        headline=headline_of(table, choice),
         command=next((plan.command for plan in reversed(result.plans) if plan.command), ""),
     )
 
@@ -203,7 +213,11 @@ def _provenance(result: Result) -> dict[str, str]:
 
 
 def _against(
-    judged: Result, held: Held, trained_on: Mapping[str, float] | None, steadiness: Steadiness | None
+    judged: Result,
+    held: Held,
+    table: Numbers,
+    trained_on: Mapping[str, float] | None,
+    steadiness: Steadiness | None,
 ) -> ReferenceFacts:
     training = None
     if trained_on is not None and not math.isnan(held.reference.clean):
@@ -214,7 +228,8 @@ def _against(
             competitiveness_in_out(ours, reference, seen, weights=held.weights),
             *stability(judged, held, seen, steadiness),
         )
-    found = numbers.intervals_against(judged, held)
+    known = ((metric.name, table.find(metric.name)) for metric in against_reference())
+    found = {name: number for name, number in known if number is not None}
     place, why = None, masked(judged, held.ranked)
     if "CR ind-avg" in found and held.complete and not why and not held.other_data and not judged.unproven:
         constant = training.stability[0.0].value if training and steadiness is None else None

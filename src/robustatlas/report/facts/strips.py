@@ -160,15 +160,6 @@ def strip_of(source: StripSource, scale: Scale) -> Strip:
     )
 
 
-def wrong_at_half(clean: float) -> float:
-    """The share of all images that are wrong where half of the clean accuracy, in percent, is left.
-
-    >>> wrong_at_half(80.0)
-    0.6
-    """
-    return 1 - clean / 200
-
-
 def halved_at(strengths: Sequence[float], accuracies: Sequence[float], clean: float) -> float | None:
     """The strength at which accuracies fall through half of the clean one (of 100 % where it is not known), on straight
     lines between them; None where they do not.

@@ -1,4 +1,4 @@
-"""What the strengths of an attack measure (as its run or the catalogue has it), and whose strengths they are."""
+"""Units of the strengths of an attack (as its run or the catalogue has it), and whose strengths they are."""
 
 from __future__ import annotations
 

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from robustatlas.common.escaping import markdown_code, markdown_text, visible_text
-from robustatlas.common.wording import counted
-from robustatlas.report.gate.verdict import Check
+from robustatlas.report.gate.verdict import Check, Decision, overall_sentence
 
 
 def as_junit(checks: Sequence[Check], run: str) -> str:
     """A suite of one test a check, as Jenkins, GitLab and GitHub's reporters read them.
 
-    >>> "failures=\\"1\\"" in as_junit([Check("clean>=90", False, "clean is 80.")], "runs/a")
+    >>> "failures=\\"1\\"" in as_junit([Check("clean>=90", Decision.NOT_KEPT, "clean is 80.")], "runs/a")
     True
     """
     failed = [check for check in checks if not check.passed]
@@ -35,12 +34,14 @@ def as_junit(checks: Sequence[Check], run: str) -> str:
 def as_markdown(checks: Sequence[Check], run: str) -> str:
     """A heading with the verdict, and a table of the checks, as a pull request shows them.
 
-    >>> print(as_markdown([Check("clean>=90", True, "clean is 95.")], "runs/a").splitlines()[0])
-    ## robustatlas check runs/a: passed
+    >>> print(as_markdown([Check("clean>=90", Decision.KEPT, "clean is 95.")], "runs/a").splitlines()[0])
+    ## robustatlas check runs/a: Go: the check is kept.
     """
-    failed = sum(not check.passed for check in checks)
-    verdict = f"{counted(failed, 'check')} failed" if failed else "passed"
-    rows = [f"| {'✅' if c.passed else '❌'} | {markdown_code(c.name)} | {markdown_text(c.sentence)} |" for c in checks]
+    verdict = overall_sentence(checks)
+    rows = [
+        f"| {_SIGNS[c.decision]} {c.decision.value} | {markdown_code(c.name)} | {markdown_text(c.sentence)} |"
+        for c in checks
+    ]
     return "\n".join(
         [
             f"## robustatlas check {markdown_text(run)}: {verdict}",
@@ -52,6 +53,8 @@ def as_markdown(checks: Sequence[Check], run: str) -> str:
         ]
     )
 
+
+_SIGNS = {Decision.KEPT: "✅", Decision.NOT_KEPT: "❌", Decision.NOT_DECIDED: "❔"}
 
 FORMATS: Mapping[str, Callable[[Sequence[Check], str], str]] = {
     "junit": as_junit,

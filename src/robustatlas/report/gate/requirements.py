@@ -1,4 +1,4 @@
-"""What is required of a run: ``linf@0.03>=45``, ``cr>=50``, ``clean>=90``."""
+"""Requirements on a run: ``linf@0.03>=45``, ``cr>=50``, ``clean>=90``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, positi
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.attack import AttackFacts
-from robustatlas.report.facts.numbers import CONFIDENCE
+from robustatlas.report.numbers.definitions import CONFIDENCE, share_wrong_at_half
 from robustatlas.results.result import Result
 
 Sign = Literal[">=", "<="]
@@ -34,7 +34,7 @@ FORMS = "expected WHAT>=NUMBER or WHAT<=NUMBER, such as linf@8/255>=45, clean>=9
 _OVERALL: dict[str, Callable[[RunFacts], Interval | None]] = {
     "clean": lambda facts: facts.clean,
     "average": lambda facts: facts.average,
-    "union": lambda facts: facts.union,
+    "union": lambda facts: facts.worst,
 }
 _OTHERS = ("ATTACK@STRENGTH", "typical-ATTACK@STRENGTH", "ah-ATTACK", "median-ATTACK")
 _TYPICAL = "typical-"
@@ -63,18 +63,18 @@ class Requirement:
         return cls(text.strip(), found[1], ">=" if found[2] == ">=" else "<=", bound)
 
     def met_by(self, number: Interval, judged: Judged = "interval") -> bool:
-        """Whether the whole interval of ``number`` (or its value alone) keeps the bound."""
+        """Return True if the whole interval of ``number`` (or its value alone) keeps the bound."""
         if self.sign == ">=":
             return (number.low if judged == "interval" else number.value) >= self.bound
         return (number.high if judged == "interval" else number.value) <= self.bound
 
     def broken_by(self, number: Interval) -> bool:
-        """Whether the whole interval of ``number`` breaks the bound."""
+        """Return True if the whole interval of ``number`` breaks the bound."""
         return number.high < self.bound if self.sign == ">=" else number.low > self.bound
 
     @property
     def counts_samples(self) -> bool:
-        """Whether its number is a share of the samples."""
+        """True if its number is a share of the samples."""
         return "@" in self.what or self.what in ("clean", "union")
 
 
@@ -102,18 +102,22 @@ def _computed(requirement: Requirement, result: Result, facts: RunFacts) -> Inte
     """The number as the facts have it; upper bounds and searched ones alike."""
     what = requirement.what
     if what in _OVERALL:
-        return _there(_OVERALL[what](facts), requirement, "evaluate more than one attack, at every strength")
+        return _required_number(_OVERALL[what](facts), requirement, "evaluate more than one attack, at every strength")
     own = {written(name): number for name, number in facts.own.items()}
     if what in own:
         return own[what]
     against = _against()
     if what in against:
         held = facts.reference.numbers if facts.reference else {}
-        return _there(held.get(against[what]), requirement, "give a --reference with these attacks and strengths")
+        return _required_number(
+            held.get(against[what]), requirement, "give a --reference with these attacks and strengths"
+        )
     kind, _, attack = what.partition("-")
     if kind == "ah" and attack in result.attacks:
         frontier = _attack_facts(facts, attack).frontier
-        return _there(frontier.volume if frontier else None, requirement, "evaluate it at equal steps of strength")
+        return _required_number(
+            frontier.volume if frontier else None, requirement, "evaluate it at equal steps of strength"
+        )
     names = (*_OVERALL, *own, *against, *_OTHERS)
     raise UserError(
         f"--require {requirement.text!r}: a run has no number {what!r}"
@@ -149,7 +153,7 @@ def _rests_at(requirement: Requirement, result: Result, facts: RunFacts) -> Mapp
     what = requirement.what
     if what == "clean" or what.startswith(_TYPICAL):
         return {}
-    if at := points_of(requirement) or (facts.union_at if what == "union" else {}):
+    if at := points_of(requirement) or (facts.worst.points if what == "union" and facts.worst else {}):
         return {attack: [strength] for attack, strength in at.items()}
     if facts.reference is not None and what in _against():
         return facts.reference.held.ranked
@@ -191,7 +195,7 @@ def _check_bound(requirement: Requirement, result: Result) -> None:
 
 
 def _percentages(result: Result) -> set[str]:
-    """How numbers of the registry that are in percent are asked for."""
+    """Return how numbers of the registry that are in percent are asked for."""
     known = [metric for metric in METRICS.usable().values() if metric.heading.endswith("%")]
     own = {written(name) for metric in known if metric.of_model for name in metric.of_model(result.judged())}
     held = {metric.name for metric in known if metric.against}
@@ -199,7 +203,7 @@ def _percentages(result: Result) -> set[str]:
 
 
 def written(name: str) -> str:
-    """How a number of the registry is asked for.
+    """Return how a number of the registry is asked for.
 
     >>> written("UA2 medium")
     'ua2-medium'
@@ -208,8 +212,13 @@ def written(name: str) -> str:
 
 
 def _against() -> dict[str, str]:
-    """How numbers against a reference are asked for -> their names in the registry."""
+    """Return how numbers against a reference are asked for -> their names in the registry."""
     return {written(metric.name): metric.name for metric in against_reference()} | {"cr": "CR ind-avg", "uar": "mUAR"}
+
+
+def is_against_reference(requirement: Requirement) -> bool:
+    """Return True if the number of a requirement is a ratio to a reference."""
+    return requirement.what in _against()
 
 
 def rests_on(requirement: Requirement, result: Result) -> tuple[str, ...]:
@@ -277,21 +286,22 @@ def _bounds(table: OutcomeTable, points: Mapping[str, float]) -> AccuracyBounds:
 
 
 def _median(requirement: Requirement, result: Result, attack: str) -> Interval:
-    """The size that fools one half, as people type it: as far from the clean image as the samples that certainly
-    withstand say, and at most as far as the examples do. Where typed strengths fall, less is farther."""
+    """Return the median size as people type it: as far from the clean image as the samples that certainly withstand
+    say, and at most as far as the examples do. Where typed strengths fall, less is farther."""
+    half = share_wrong_at_half(result.clean_accuracy)
     curve, certain = result.curve(attack).distance_curve, _certain_curve(result, attack)
     far = curve.band(CONFIDENCE)
-    values, ends = [float(curve.quantile(0.5)), 0.0], [_half_wrong(far.sizes, far.low), 0.0]
+    values, ends = [float(curve.quantile(half)), 0.0], [_first_size(far.sizes, far.low >= 100 * half), 0.0]
     if certain is not None:
         near = certain.band(CONFIDENCE)
-        values[1], ends[1] = float(certain.quantile(0.5)), _half_wrong(near.sizes, near.high)
+        values[1], ends[1] = float(certain.quantile(half)), _first_size(near.sizes, near.high >= 100 * half)
     values, ends = ([value_as_typed(attack, each) for each in sizes] for sizes in (values, ends))
     return Interval(min(values) if requirement.sign == ">=" else max(values), min(ends), max(ends), CONFIDENCE)
 
 
-def _half_wrong(sizes: NDArray[np.float64], wrong: NDArray[np.float64]) -> float:
-    """The first of the sizes from which on half of the images are ``wrong``, in percent; inf where at none."""
-    return float(sizes[wrong >= 50][0]) if (wrong >= 50).any() else inf
+def _first_size(sizes: NDArray[np.float64], reached: NDArray[np.bool_]) -> float:
+    """Return the first of the sizes [K] at which `reached` [K] is true; inf where it is true at none."""
+    return float(sizes[reached][0]) if reached.any() else inf
 
 
 def _certain_curve(result: Result, attack: str) -> RobustnessCurve | None:
@@ -304,7 +314,7 @@ def _certain_curve(result: Result, attack: str) -> RobustnessCurve | None:
     return RobustnessCurve(sizes if proved is None else np.maximum(sizes, proved.sizes))
 
 
-def _there(number: Interval | None, requirement: Requirement, remedy: str) -> Interval:
+def _required_number(number: Interval | None, requirement: Requirement, remedy: str) -> Interval:
     if number is None:
         raise UserError(f"--require {requirement.text!r}: the run has no {requirement.what}; {remedy}.")
     return number

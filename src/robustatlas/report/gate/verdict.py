@@ -1,17 +1,19 @@
-"""Whether a run keeps what is required of it, its diagnosis included, and whether it fell behind an earlier version."""
+"""Decisions on what is required of a run, of its diagnosis, and in comparison with an earlier version."""
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from enum import Enum
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.checks.verdict import Verdict
 from robustatlas.common.errors import UserError, brief
-from robustatlas.common.wording import MASKED, beside_masked, listed, some, strength, why_masked
+from robustatlas.common.wording import MASKED, counted, listed, some, strength, why_masked
 from robustatlas.common.wording import strength as written
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval, proportion_bounds
@@ -21,10 +23,26 @@ from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts import RunFacts, what_is_shared
-from robustatlas.report.facts.numbers import CONFIDENCE
-from robustatlas.report.gate.requirements import Judged, Requirement, number_of, rests_on, strengths_of, unsearched
+from robustatlas.report.facts import RunFacts, shared_of_runs
+from robustatlas.report.gate.requirements import (
+    Judged,
+    Requirement,
+    is_against_reference,
+    number_of,
+    rests_on,
+    strengths_of,
+    unsearched,
+)
+from robustatlas.report.numbers.definitions import CONFIDENCE, SIGNIFICANCE
 from robustatlas.results.result import Result
+
+
+class Decision(Enum):
+    """Decision on a requirement; the value is the word that people read."""
+
+    KEPT = "kept"
+    NOT_KEPT = "not kept"
+    NOT_DECIDED = "not decided"
 
 
 @dataclass(frozen=True)
@@ -32,47 +50,85 @@ class Check:
     """One thing that was checked."""
 
     name: str
-    passed: bool
+    decision: Decision
     sentence: str
+
+    @property
+    def passed(self) -> bool:
+        """True if it is kept; what is not decided is not kept either."""
+        return self.decision is Decision.KEPT
+
+
+def decision_of(is_kept: bool) -> Decision:
+    """Return the decision on something that is kept or not."""
+    return Decision.KEPT if is_kept else Decision.NOT_KEPT
+
+
+def overall_sentence(checks: Sequence[Check]) -> str:
+    """Return whether all checks together are a go.
+
+    >>> overall_sentence([Check("clean>=90", Decision.KEPT, ""), Check("linf@0.1>=50", Decision.NOT_DECIDED, "")])
+    'Not decided: 1 of 2 checks is not decided.'
+    """
+    counts = Counter(check.decision for check in checks)
+    for decision, word in ((Decision.NOT_KEPT, "No go"), (Decision.NOT_DECIDED, "Not decided")):
+        if counts[decision]:
+            verb = "is" if counts[decision] == 1 else "are"
+            return f"{word}: {counts[decision]} of {counted(len(checks), 'check')} {verb} {decision.value}."
+    return f"Go: {'the check is' if len(checks) == 1 else f'all {len(checks)} checks are'} kept."
 
 
 def check_requirements(
     requirements: Sequence[Requirement], result: Result, facts: RunFacts, judged: Judged = "interval"
 ) -> list[Check]:
-    """Each requirement against its number; ``judged``: whether the whole 95 % interval has to keep a bound."""
-    found = []
-    for requirement in requirements:
-        number = number_of(requirement, result, facts)
-        why = masked(result, rests_on(requirement, result))
-        passed = requirement.met_by(number, judged) and not why
-        doubt = unsearched(requirement, result, facts)
-        said = _describe_interval(requirement, number, doubt, judged) if doubt and not why else ""
-        said = said or _kept(requirement, number, why, judged, result.samples)
-        found.append(Check(requirement.text, passed, said))
-    return found
+    """Hold each requirement against its number; `judged`: whether the whole 95 % interval has to keep a bound."""
+    return [_check_requirement(requirement, result, facts, judged) for requirement in requirements]
 
 
-def _describe_interval(requirement: Requirement, number: Interval, doubt: str, judged: Judged) -> str:
-    """A number that was not searched, as far as it is known, and what would tell it; ``doubt``: see `unsearched`."""
-    said = f"{requirement.what} is between {number.low:.4g} and {number.high:.4g}, {doubt}"
-    bound = f"{requirement.sign} {requirement.bound:g}"
-    if requirement.met_by(number, judged):
-        return f"{bound} is kept all the same: {said}."
-    return f"{bound} is not {'kept' if requirement.broken_by(number) else 'shown'}: {said}."
-
-
-def _kept(requirement: Requirement, number: Interval, why: Mapping[str, float], judged: Judged, samples: int) -> str:
-    value, low, high = (_written(each) for each in (number.value, number.low, number.high))
-    said = f"{requirement.what} is {value} [{low}, {high}]"
+def _check_requirement(requirement: Requirement, result: Result, facts: RunFacts, judged: Judged) -> Check:
+    number = number_of(requirement, result, facts)
+    decision = _decision(requirement, number, judged)
+    why = masked(result, rests_on(requirement, result))
     if why:
-        return f"{beside_masked(said, why)}, which proves nothing. {why_masked(why)}"
-    if requirement.met_by(number, judged):
-        return f"{said}."
-    if judged == "interval" and requirement.met_by(number, "value"):
-        wanted = ruling_on(requirement, number, samples).samples
+        # An upper bound below a required least value breaks the requirement; it proves nothing else.
+        broken = requirement.sign == ">=" and decision is Decision.NOT_KEPT
+        decision = Decision.NOT_KEPT if broken else Decision.NOT_DECIDED
+    doubt = unsearched(requirement, result, facts)
+    said = _describe_interval(requirement, number, doubt, decision) if doubt and not why else ""
+    said = said or _describe(requirement, number, why, decision, result.samples)
+    doubts = facts.reference.held.doubts if facts.reference and is_against_reference(requirement) else ()
+    return Check(requirement.text, decision, " ".join([said, *doubts]))
+
+
+def _decision(requirement: Requirement, number: Interval, judged: Judged) -> Decision:
+    if judged == "value":
+        return decision_of(requirement.met_by(number, "value"))
+    if requirement.met_by(number):
+        return Decision.KEPT
+    return Decision.NOT_KEPT if requirement.broken_by(number) else Decision.NOT_DECIDED
+
+
+def _describe_interval(requirement: Requirement, number: Interval, doubt: str, decision: Decision) -> str:
+    """Describe a number that was not searched, as far as it is known; `doubt`: see `unsearched`."""
+    low, high = _written(number.low), _written(number.high)
+    return f"{requirement.what} is between {low} and {high}, {doubt}; {_bound(requirement)} is {decision.value}."
+
+
+def _describe(
+    requirement: Requirement, number: Interval, why: Mapping[str, float], decision: Decision, samples: int
+) -> str:
+    said = f"{requirement.what} is {_written(number.value)} ({_written(number.low)} to {_written(number.high)})"
+    if why:
+        return f"{said}, {MASKED}, which proves nothing. {why_masked(why)}"
+    if decision is Decision.NOT_DECIDED:
+        wanted = samples_to_decide(requirement, number, samples)
         more = "more samples" if wanted is None else f"about {wanted:,} samples"
-        return f"{said}: its value keeps the bound, its interval does not; {more} would decide."
-    return f"{said}, which does not keep {requirement.sign} {requirement.bound:g}."
+        return f"{said}: {_bound(requirement)} lies within the interval; {more} would decide."
+    return f"{said}; {_bound(requirement)} is {decision.value}."
+
+
+def _bound(requirement: Requirement) -> str:
+    return f"{requirement.sign} {requirement.bound:g}"
 
 
 def _written(value: float) -> str:
@@ -81,17 +137,17 @@ def _written(value: float) -> str:
 
 
 def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "interval") -> list[Check]:
-    """Whether any accuracy that both runs have fell by more than ``max_drop`` points on the images that both have.
+    """Check if any accuracy that both runs have fell by more than ``max_drop`` points on the images that both have.
 
     Clean accuracy, and every strength of every attack, are compared by the exact paired test of McNemar, corrected
     (Holm) for all of them together. A drop that the test does not tell from chance does not count, unless values alone
     are judged. An attack that is masked on either model, as after rounding, is not tested: that proves nothing, and the
-    check fails. So does it of an attack whose threat models differ, and of a run that is not finished.
+    check is not decided. Nor is it of an attack whose threat models differ, and of a run that is not finished.
 
     ``max_drop``: in percentage points. ``judged``: whether a drop has to be significant, or its value alone decides.
     Raises :class:`UserError`: the runs share no images, or no attack at the same strength.
     """
-    shared = what_is_shared([new, old])
+    shared = shared_of_runs([new, old])
     whole = shared.table(0), shared.table(1)
     invalid = {attack: [one for one in whole if masked(one, [attack])] for attack in shared.grid}
     competing = {attack: grid for attack, grid in shared.grid.items() if not invalid[attack]}
@@ -102,7 +158,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     now, then = (_correct(table) for table in (ours, before))
     test = mcnemar(now, then)
     drops, p_values = percent(then.sum(0) - now.sum(0), shared.samples), holm(test.p_values)
-    too_far = (drops > max_drop) & ((p_values <= 1 - CONFIDENCE) | (judged == "value"))
+    too_far = (drops > max_drop) & ((p_values < SIGNIFICANCE) | (judged == "value"))
     found, first = [], 0
     for name, strengths in points:
         here = np.arange(first, first + len(strengths))
@@ -111,25 +167,29 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
         count = int(too_far[here].sum())
         at = f" at {strength(strengths[worst - here[0]], of=name)}" if name != "clean" else ""
         said = (
-            f"{name} {_moved(drops[worst])}{at} on {shared.samples} images (right only now {test.only_first[worst]}, "
-            f"only before {test.only_second[worst]}; p = {p_values[worst]:.2g})"
+            f"{name} {_change_in_words(drops[worst])}{at} on {shared.samples} images "
+            f"(right only now {test.only_first[worst]}, only before {test.only_second[worst]}; "
+            f"p = {p_values[worst]:.2g})"
         )
         more = f"; too far at {count} of {len(strengths)} strengths" if count and at else ""
-        found.append(Check(f"{name} against {shared.names[1]}", count == 0, f"{said}{more}."))
+        found.append(Check(f"{name} against {shared.names[1]}", decision_of(count == 0), f"{said}{more}."))
     if alone:
         sentence = f"Not in both runs: {describe_unsearched(alone)}; run: {command_to_search(alone)}"
-        found.append(Check(f"{', '.join(dict(alone))} against {shared.names[1]}", False, sentence))
+        found.append(Check(f"{', '.join(dict(alone))} against {shared.names[1]}", Decision.NOT_DECIDED, sentence))
     found += [_untested(attack, shared.names[1], which) for attack, which in invalid.items() if which]
     found += [
-        Check(f"{attack} against {shared.names[1]}", False, refusal_to_compare(attack, how))
+        Check(f"{attack} against {shared.names[1]}", Decision.NOT_DECIDED, refusal_to_compare(attack, how))
         for attack, how in shared.unlike.items()
     ]
-    return found + [Check(f"all samples against {shared.names[1]}", False, said) for said in shared.unfinished]
+    return found + [
+        Check(f"all samples against {shared.names[1]}", Decision.NOT_DECIDED, said) for said in shared.unfinished
+    ]
 
 
 def _untested(attack: str, against: str, which: Sequence[Result]) -> Check:
     whose, why = listed([one.name for one in which]), why_masked(masked(which[0], [attack]))
-    return Check(f"{attack} against {against}", False, f"{attack} of {whose} is {MASKED}, which proves nothing. {why}")
+    said = f"{attack} of {whose} is {MASKED}, which proves nothing. {why}"
+    return Check(f"{attack} against {against}", Decision.NOT_DECIDED, said)
 
 
 def _correct(table: OutcomeTable) -> NDArray[np.bool_]:
@@ -137,7 +197,7 @@ def _correct(table: OutcomeTable) -> NDArray[np.bool_]:
     return np.concatenate([table.clean[:, None], *(table.correct(attack) for attack in table.attacks)], axis=1)
 
 
-def _moved(drop: float) -> str:
+def _change_in_words(drop: float) -> str:
     return f"fell by {drop:.2f} points" if drop > 0 else f"rose by {-drop:.2f} points" if drop < 0 else "is the same"
 
 
@@ -145,7 +205,7 @@ _FORM = re.compile(r"\s*diagnosis\s*=\s*([^=]*?)\s*")
 
 
 def asks_for_verdict(text: str) -> bool:
-    """Whether a requirement is about the diagnosis.
+    """Return True if a requirement is about the diagnosis.
 
     >>> asks_for_verdict("diagnosis=sound"), asks_for_verdict("clean>=90")
     (True, False)
@@ -154,8 +214,8 @@ def asks_for_verdict(text: str) -> bool:
 
 
 def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ()) -> Check:
-    """Whether the diagnosis of a run is the required one; a run without a diagnosis fails, and a sound one where a
-    required strength was not looked at. ``text``: ``diagnosis=sound``, or another verdict. ``bounds``: what else is
+    """Check if the diagnosis of a run is the required one; without a diagnosis that is not decided, and where a sound
+    one did not look at a required strength. ``text``: ``diagnosis=sound``, or another verdict. ``bounds``: what else is
     required; the strengths that these name have to be looked at, or all where they name none."""
     found = _FORM.fullmatch(text)
     wanted, known = found[1] if found else text, get_args(Verdict)
@@ -165,17 +225,21 @@ def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ())
         )
     diagnosis = result.diagnosis
     if diagnosis is None:
-        return Check(text, False, "The run was not diagnosed; run 'robustatlas diagnose' on it, or evaluate it again.")
+        return Check(
+            text,
+            Decision.NOT_DECIDED,
+            "The run was not diagnosed; run 'robustatlas diagnose' on it, or evaluate it again.",
+        )
     if diagnosis.verdict == wanted == "sound" and (unseen := _unseen(result, bounds)):
         where = some([f"{attack} at {written(strength, of=attack)}" for attack, strength in unseen])
         return Check(
             text,
-            False,
+            Decision.NOT_DECIDED,
             f"Gradients were not checked at the points where these attacks ended: {where}; run 'robustatlas diagnose' "
             "on the run. "
             f"{diagnosis.sentence}",
         )
-    return Check(text, diagnosis.verdict == wanted, diagnosis.sentence)
+    return Check(text, decision_of(diagnosis.verdict == wanted), diagnosis.sentence)
 
 
 def _unseen(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, float]]:
@@ -191,48 +255,28 @@ def _unseen(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, fl
     ]
 
 
-State = Literal["pass", "fail", "open"]
 MOST = 10_000_000
-"""Samples beyond which nobody wants to know how many would decide."""
+"""Number of samples beyond which nobody wants to know how many would decide."""
 
 
-@dataclass(frozen=True)
-class Ruling:
-    """What is to say of a requirement and the number that a run has for it.
+def samples_to_decide(requirement: Requirement, number: Interval, samples: int) -> int | None:
+    """Return the smallest number of samples with which the interval would lie on one side of the bound.
 
-    Attributes:
-        state: ``"pass"`` where the whole interval keeps the bound, ``"fail"`` where none of it does, else ``"open"``.
-        samples: that would decide an open one, if what was found stays; None: of no other, or more than ten million.
+    None if more than ten million were needed, should what was found stay.
     """
-
-    state: State
-    samples: int | None = None
-
-
-def ruling_on(requirement: Requirement, number: Interval, samples: int) -> Ruling:
-    """What is to say of a requirement on a ``number`` of so many ``samples``."""
-    if requirement.met_by(number):
-        return Ruling("pass")
-    if requirement.broken_by(number):
-        return Ruling("fail")
-    return Ruling("open", _deciding(requirement, number, samples))
-
-
-def _deciding(requirement: Requirement, number: Interval, samples: int) -> int | None:
-    """The smallest number of samples with which the interval would lie on one side of the bound."""
     least, most = samples, samples
-    while not _decided(requirement, number, samples, most):
+    while not _would_decide(requirement, number, samples, most):
         least, most = most, 2 * most
         if most > MOST:
             return None
     while most - least > 1:
         middle = (least + most) // 2
-        least, most = (least, middle) if _decided(requirement, number, samples, middle) else (middle, most)
+        least, most = (least, middle) if _would_decide(requirement, number, samples, middle) else (middle, most)
     return most
 
 
-def _decided(requirement: Requirement, number: Interval, samples: int, count: int) -> bool:
-    """Whether ``count`` samples would do: exactly for a share, else as intervals shrink with the root of the count."""
+def _would_decide(requirement: Requirement, number: Interval, samples: int, count: int) -> bool:
+    """Return True if `count` samples would do: exactly for a share, else as intervals shrink with their root."""
     if requirement.counts_samples:
         low, high = proportion_bounds(number.value / 100 * count, count, CONFIDENCE)
     else:

@@ -32,7 +32,7 @@ const Columns = (() => {
   };
   /** @param {number[] | null} span */
   const roughly = (span) => (span ? `${rough(span[0])} to ${rough(span[1])}` : "");
-  const MASKED = "masked: upper bound only";
+  const MASKED = "upper bound only";
   /** @param {Row} row */
   const rangeOf = ({ range }) => (range && range[0] < range[1] ? `${range[0]} to ${range[1]}` : "");
 

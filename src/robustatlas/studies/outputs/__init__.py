@@ -15,6 +15,8 @@ OUTPUTS: Registry[type[Output]] = Registry(
         "uar-matrix": "studies.outputs.matrices:UarMatrix",
         "cr-matrix": "studies.outputs.matrices:CrMatrix",
         "accuracies": "studies.outputs.matrices:Accuracies",
+        "trained-strengths": "studies.outputs.matrices:TrainedStrengths",
+        "corruptions": "studies.outputs.matrices:Corruptions",
         "correlations": "studies.outputs.matrices:Correlations",
         "reference": "studies.outputs.matrices:OfReference",
         "calibration": "studies.outputs.matrices:OfCalibration",

@@ -1,4 +1,4 @@
-"""What every output of a study has: which runs it is of, what it waits for, and what it makes."""
+"""The base of all outputs of a study: the runs that an output reads, the steps that it needs, and its result."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def with_printed(
 
 @dataclass(frozen=True)
 class Made:
-    """What an output came to.
+    """The tables, figures and pages that an output made.
 
     Attributes:
         sheets: tables, by what is added to the output's name in that of their files.
@@ -76,8 +76,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an output is made of: names of evaluations, of their models, of references, and of models whose trainings it
-    looks at."""
+    """The inputs of an output by name: evaluations, their models, references, and models whose trainings it reads."""
 
     evaluations: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -106,24 +105,24 @@ class Output(StudyEntry):
 
     @abstractmethod
     def make(self, done: Finished, folder: Path) -> Made:
-        """The output of a study that has all it waits for; ``folder``: for pages."""
+        """Make the output of a study that has all inputs; pages are written to ``folder``."""
 
     def evaluations(self, study: Study) -> tuple[str, ...]:
-        """The evaluations whose runs it is of."""
+        """Return the evaluations whose runs this output reads."""
         return (self.evaluation or next(iter(study.evaluations)),) if study.evaluations else ()
 
-    def chosen(self, study: Study) -> tuple[str, ...]:
-        """The models that it is of."""
+    def selected_models(self, study: Study) -> tuple[str, ...]:
+        """Return the models of this output."""
         known = [model for name in self.evaluations(study) for model in study.evaluated(name)]
         return tuple(self.models if self.models is not None else dict.fromkeys(known))
 
     def wants(self, study: Study) -> Wanted:
-        """What it is made of."""
+        """Return the names of the inputs of this output."""
         references = () if self.reference is None else (self.reference,)
-        return Wanted(self.evaluations(study), self.chosen(study), references)
+        return Wanted(self.evaluations(study), self.selected_models(study), references)
 
     def check(self, study: Study, place: str) -> None:
-        """Raise where it names what the study has not; ``place``: of it in the file."""
+        """Raise a `UserError` if the output names an entry that the study lacks; ``place`` is its place in the file."""
         if getattr(self, "printed", None) and self.printed_on is None:
             raise UserError(f"{place} has printed numbers; say of which data set they are, printed_on = 'cifar10'.")
         wanted = self.wants(study)
@@ -137,18 +136,24 @@ class Output(StudyEntry):
             check_known(model, study.models, f"{place}: models")
 
     def number(self, done: Finished, name: str, model: str, evaluation: str | None = None) -> StudyNumber:
-        """A number of a model over its trainings."""
-        return number_of(name, self.runs(done, model, evaluation), self.against(done), done.trained_on(model))
+        """Return a number of a model over its trainings."""
+        return number_of(name, self.runs(done, model, evaluation), self.ratio_reference(done), done.trained_on(model))
 
     def runs(self, done: Finished, model: str, evaluation: str | None = None) -> list[Result]:
-        """The runs of a model, one for each of its trainings; by default of the first evaluation."""
+        """Return the runs of a model, one for each of its trainings; by default of the first evaluation."""
         return done.runs(evaluation or self.evaluations(done.study)[0], model)
 
-    def beside(
+    def printed_sheet(
         self, done: Finished, printed: Mapping[str, Mapping[str, float]], name: str, attacks: Sequence[str]
     ) -> Sheet:
-        """What the paper prints of models beside ours; ``printed``: model -> attack -> its value, ``name``: of the
-        number, before that of the attack. Models and ``attacks`` that this size leaves out are left out."""
+        """Return the table of printed values beside ours; models and attacks that this size leaves out have no row.
+
+        Args:
+            done: the finished study.
+            printed: model -> attack -> the value that the paper prints.
+            name: the name of the number, before that of the attack.
+            attacks: the attacks of the evaluation.
+        """
         pairs = [
             (model, attack, value)
             for model, row in printed.items()
@@ -165,6 +170,6 @@ class Output(StudyEntry):
         chosen = evaluation or self.evaluations(study)[0]
         return study.data[study.data_of(study.evaluations[chosen])].name
 
-    def against(self, done: Finished) -> Reference | None:
-        """The reference that its ratios are to."""
+    def ratio_reference(self, done: Finished) -> Reference | None:
+        """Return the reference of the ratios."""
         return None if self.reference is None else done.reference(self.reference)

@@ -19,7 +19,7 @@ from robustatlas.studies.tables import Cell, Sheet
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
+HOLDS, FAILS, OPEN = "shown", "not reproduced at this size", "not decided"
 
 
 class Side(StudyEntry):
@@ -49,7 +49,6 @@ class Claim(Comparison):
     better at a small size, and the other at a large one. ``printed_on``: the data set of what is printed, ``source``:
     its place in the paper."""
 
-    paper: str
     claim: str
     then: Comparison | None = None
     printed_on: str | None = None
@@ -68,7 +67,7 @@ class Claim(Comparison):
 
 class ClaimsOfPapers(Output):
     """A row for each claim: both numbers, their difference over the trainings of the same seeds with Student's
-    interval, and whether it holds."""
+    interval, and the verdict."""
 
     claims: Annotated[list[Claim], Field(min_length=1)]
 
@@ -104,15 +103,20 @@ class ClaimsOfPapers(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         rows = [self._row(done, claim) for claim in self.claims]
         heads, rows = with_printed(
-            ("paper", "claim", "source", "ours", "difference", "verdict"),
+            ("effect", "source", "ours", "difference", "verdict"),
             rows,
             [self._printed(done, claim) for claim in self.claims],
-            2,
+            1,
         )
         notes = (
-            "Difference: over the trainings of the same seeds, with the 95 % interval by Student's t. A claim holds "
-            "where it lies above 0, and does not hold where it lies below; of two differences both have to. What has "
-            "a * is an upper bound only (gradients mislead), and decides nothing that a smaller number would undo.",
+            "Difference: the mean over the trainings of the same seeds, with its 95 % interval by Student's t.",
+            "An effect is shown where the interval lies above 0, and not reproduced at this size where the mean is not "
+            "above 0 (the opposite is shown only where the interval lies below 0); otherwise it is not decided. An "
+            "effect of two differences needs both.",
+            "A number with a * is an upper bound only (gradients mislead), and decides nothing that a smaller number "
+            "would undo.",
+            "Verdicts are of the networks, images and attacks of this size alone; intervals are over trainings, on one "
+            "choice of test images.",
         )
         return Made({"": Sheet(self.title, heads, rows, notes)})
 
@@ -124,12 +128,12 @@ class ClaimsOfPapers(Output):
         return printed_heading(claim.printed_on, on), "; ".join(each.printed_text for each in claim.comparisons)
 
     def _row(self, done: Finished, claim: Claim) -> tuple[Cell, ...]:
-        found = [self._compared(done, each) for each in claim.comparisons]
+        found = [self._compare(done, each) for each in claim.comparisons]
         ours, differences = ("; ".join(texts) for texts in zip(*((one, gap) for one, gap, _ in found), strict=True))
         decided = joint_verdict([each for _, _, each in found])
-        return claim.paper, claim.claim, claim.source or "none", ours, differences, decided
+        return claim.claim, claim.source or "none", ours, differences, decided
 
-    def _compared(self, done: Finished, comparison: Comparison) -> tuple[str, str, str]:
+    def _compare(self, done: Finished, comparison: Comparison) -> tuple[str, str, str]:
         """Return both numbers, their difference, and the verdict of one comparison."""
         more, less = self._number(done, comparison.more), self._number(done, comparison.less)
         ours = " and ".join(
@@ -154,7 +158,7 @@ def joint_verdict(verdicts: Sequence[str]) -> str:
 
     Example:
         >>> joint_verdict([HOLDS, HOLDS]), joint_verdict([HOLDS, OPEN]), joint_verdict([OPEN, FAILS])
-        ('holds', 'not decided', 'does not hold')
+        ('shown', 'not decided', 'not reproduced at this size')
     """
     if FAILS in verdicts:
         return FAILS
@@ -162,15 +166,17 @@ def joint_verdict(verdicts: Sequence[str]) -> str:
 
 
 def verdict(gap: Interval, more_bounded: bool = False, less_bounded: bool = False) -> str:
-    """Of a claim that a number is larger than another: decided where the interval of the difference excludes 0, and
-    where neither number is an upper bound whose truth, further down, would decide otherwise.
+    """Return the verdict on the claim that one number is larger than another.
+
+    The claim is shown where the interval of the difference lies above 0, and not reproduced where its mean is not above
+    0. A number that is only an upper bound decides nothing that its true, smaller value would undo.
 
     Example:
         >>> verdict(Interval(2.0, 1.0, 3.0, 0.95)), verdict(Interval(1.0, -1.0, 3.0, 0.95))
-        ('holds', 'not decided')
-        >>> verdict(Interval(-2.0, -3.0, -1.0, 0.95)), verdict(Interval(-2.0, -3.0, -1.0, 0.95), less_bounded=True)
-        ('does not hold', 'not decided')
+        ('shown', 'not decided')
+        >>> verdict(Interval(-2.0, -5.0, 1.0, 0.95)), verdict(Interval(-2.0, -5.0, 1.0, 0.95), less_bounded=True)
+        ('not reproduced at this size', 'not decided')
     """
     if gap.low > 0 and not more_bounded:
         return HOLDS
-    return FAILS if gap.high < 0 and not less_bounded else OPEN
+    return FAILS if gap.value <= 0 and not less_bounded else OPEN

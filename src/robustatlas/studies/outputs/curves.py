@@ -50,22 +50,22 @@ class Curves(Output):
                 raise UserError(f"{place}: printed.{model} has {counted(len(values), 'value')}, and at {len(self.at)}.")
 
     def curves(self, done: Finished) -> dict[str, list[RobustnessCurve]]:
-        """Label -> the curve of each training."""
+        """Return for each label the curves of the trainings."""
         return {
             done.label(model): [run.curve(self.attack) for run in self.runs(done, model)]
-            for model in self.chosen(done.study)
+            for model in self.selected_models(done.study)
         }
 
     def make(self, done: Finished, folder: Path) -> Made:
         found = self.curves(done)
         drawn = {label: each[0] for label, each in found.items()}
-        figure = plot_curves(drawn, error=True, up_to=self.up_to).figure
+        figure = plot_curves(drawn, error=True, up_to=self.up_to, thresholds=self.at).figure
         if not self.at:
             return Made({}, {"": figure})
         heading = printed_heading(self.printed_on, self.data_name(done.study))
         columns: dict[str, list[Cell]] = {"size": [text_as_typed(size) for size in self.at]}
         elsewhere: dict[str, list[Cell]] = {}
-        for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
+        for model, (label, curves) in zip(self.selected_models(done.study), found.items(), strict=True):
             columns[label] = [self._error(read_strength(size, self.attack), curves) for size in self.at]
             if model in self.printed:
                 place = columns if heading == PRINTED else elsewhere
@@ -73,7 +73,8 @@ class Curves(Output):
         columns |= elsewhere
         title = f"{self.title}: robust error in % under {wording(self.attack).label}, at least"
         rows = list(zip(*columns.values(), strict=True))
-        return Made({"": Sheet(title, tuple(columns), rows)}, {"": figure})
+        notes = ("Figure: the first training of each model; dashed lines stand at the sizes of this table.",)
+        return Made({"": Sheet(title, tuple(columns), rows, notes)}, {"": figure})
 
     def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings: by the sizes found, so that it is at least this."""
@@ -85,14 +86,14 @@ class Curves(Output):
 
 
 class Slopes(Curves):
-    """Where the curves of models bend most, which trainings at one strength leave behind."""
+    """The size at which the curve of each model bends most; training at one strength leaves such a bend."""
 
     up_to: Strength
 
     def make(self, done: Finished, folder: Path) -> Made:
         rows: list[tuple[Cell, ...]] = []
         found = self.curves(done)
-        for model, (label, curves) in zip(self.chosen(done.study), found.items(), strict=True):
+        for model, (label, curves) in zip(self.selected_models(done.study), found.items(), strict=True):
             bend = change_of_slope(curves[0].distance_curve, read_strength(self.up_to, self.attack))
             trained = done.trained_on(model).get(self.attack)
             at = "clean" if trained is None else text_as_typed(trained)

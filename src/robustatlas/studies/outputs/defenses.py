@@ -58,7 +58,7 @@ class Defenses(Output):
         printed = [name for name in _NUMBERS if any(name in values for values in self.printed.values())]
         rows: list[tuple[Cell, ...]] = [
             (*_name_and_training(reference.defense(name)), *(_cell(values[number], number) for number in _NUMBERS),
-             *(_said(self.printed.get(name, {}), number) for number in printed))
+             *(_printed_value(self.printed.get(name, {}), number) for number in printed))
             for name, values in sorted(numbers.items(), key=lambda one: -one[1]["CR ind-avg"])
         ]  # fmt: skip
         heads = ("defense", "network", "extra data", "trained against", *_NUMBERS)
@@ -74,8 +74,8 @@ class Defenses(Output):
             "by-attack": Sheet(f"{self.title}: mean CR ind-avg under each attack", ("attack", "CR ind-avg"), means),
         }
         figures = {
-            "average": self._over_clean(reference, numbers, "CR ind-avg"),
-            "worst": self._over_clean(reference, numbers, "CR ind-worst"),
+            "average": self._scatter_against_clean(reference, numbers, "CR ind-avg"),
+            "worst": self._scatter_against_clean(reference, numbers, "CR ind-worst"),
             "by-attack": _bars(dict(means)),
         }
         return Made(sheets, figures)
@@ -94,7 +94,7 @@ class Defenses(Output):
             found[row.name] = values | {"SC": math.nan if constant.pair is None else constant.value}
         return found
 
-    def _over_clean(self, reference: Reference, numbers: dict[str, dict[str, float]], name: str) -> Any:
+    def _scatter_against_clean(self, reference: Reference, numbers: dict[str, dict[str, float]], name: str) -> Any:
         points = defaultdict(list)
         for defense, values in numbers.items():
             points[_trained(reference.defense(defense))].append((values["clean"], values[name], 0.0, 0.0))
@@ -114,7 +114,7 @@ def _trained(defense: Defense) -> str:
     return ", ".join(wording(attack).label for attack in defense.trained_on) or "none"
 
 
-def _said(values: dict[str, float], number: str) -> str:
+def _printed_value(values: dict[str, float], number: str) -> str:
     return f"{values[number]:.2f}" if number in values else "none"
 
 

@@ -14,7 +14,7 @@ from robustatlas.metrics.figures import plot_over_epochs
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.training import plot_training
 from robustatlas.studies.description import Study
-from robustatlas.studies.numbers import StudyNumber, label_of, number_of, possible
+from robustatlas.studies.numbers import StudyNumber, clip_interval, label_of, number_of
 from robustatlas.studies.outputs.base import Made, Output, Wanted
 from robustatlas.studies.tables import Cell, Sheet
 
@@ -36,14 +36,14 @@ class OverEpochs(Output):
         name = self.evaluations(study)[0]
         if not study.evaluations[name].epochs:
             raise UserError(f"{place} is over epochs, but evaluations.{name} has no `epochs = true`.")
-        for model in self.chosen(study):
+        for model in self.selected_models(study):
             if study.models[model].keep is None:
                 raise UserError(f"{place} is over epochs, but models.{model} keeps none; give it `keep`, such as 5.")
 
     def make(self, done: Finished, folder: Path) -> Made:
-        evaluation, reference = self.evaluations(done.study)[0], self.against(done)
+        evaluation, reference = self.evaluations(done.study)[0], self.ratio_reference(done)
         found: dict[str, dict[int, list[StudyNumber]]] = {}
-        for model in self.chosen(done.study):
+        for model in self.selected_models(done.study):
             runs = {epoch: done.runs(evaluation, model, epoch) for epoch in done.epochs(evaluation, model)}
             seen = done.trained_on(model)
             found[model] = {
@@ -69,12 +69,12 @@ class OverEpochs(Output):
 
 def _band(number: StudyNumber, name: str) -> tuple[float, float, float]:
     spread = number.std or 0.0
-    band = possible(Interval(number.mean, number.mean - spread, number.mean + spread, math.nan), name)
+    band = clip_interval(Interval(number.mean, number.mean - spread, number.mean + spread, math.nan), name)
     return band.value, band.low, band.high
 
 
 class Trainings(Output):
-    """What trainings reached on training images and on held-out ones, attack by attack, and their course."""
+    """The accuracies of trainings on training images and on held-out ones, attack by attack, and their course."""
 
     def wants(self, study: Study) -> Wanted:
         models = tuple(self.models or (name for name, model in study.models.items() if model.trained))

@@ -27,12 +27,12 @@ class BetweenGroups(Output):
     numbers: Annotated[list[str], Field(min_length=1)]
     first: str
 
-    def chosen(self, study: Study) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.first, *super().chosen(study))))
+    def selected_models(self, study: Study) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.first, *super().selected_models(study))))
 
     def check(self, study: Study, place: str) -> None:
         super().check(study, place)
-        for model in self.chosen(study):
+        for model in self.selected_models(study):
             if len(study.seeds_of(model)) < 2:
                 raise UserError(
                     f"{place} compares groups of trainings, and models.{model} has one; give it seeds, such as seeds = "
@@ -41,7 +41,7 @@ class BetweenGroups(Output):
 
     def make(self, done: Finished, folder: Path) -> Made:
         """The table, with p-values corrected (Holm) for all of its rows."""
-        others = [model for model in self.chosen(done.study) if model != self.first]
+        others = [model for model in self.selected_models(done.study) if model != self.first]
         pairs = [(name, model) for name in self.numbers for model in others]
         ours = {name: self.number(done, name, self.first) for name in self.numbers}
         theirs = {pair: self.number(done, *pair) for pair in pairs}

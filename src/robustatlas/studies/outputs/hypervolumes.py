@@ -9,7 +9,7 @@ import numpy as np
 
 from robustatlas.common.wording import strength, value_as_typed
 from robustatlas.metrics.figures import plot_convergence, plot_frontiers
-from robustatlas.metrics.hypervolume import hypervolume_at_levels, hypervolume_limit
+from robustatlas.metrics.hypervolume import convergence_rate, hypervolume_at_levels
 from robustatlas.report.facts.units import unit_of
 from robustatlas.studies.numbers import hypervolume_of
 from robustatlas.studies.outputs.base import Made, Output
@@ -27,7 +27,7 @@ class Frontiers(Output):
     image: int | None = None
 
     def make(self, done: Finished, folder: Path) -> Made:
-        runs = {done.label(model): self.runs(done, model)[0] for model in self.chosen(done.study)}
+        runs = {done.label(model): self.runs(done, model)[0] for model in self.selected_models(done.study)}
         volumes = {label: hypervolume_of(run, self.attack) for label, run in runs.items()}
         right = np.all([run.clean for run in runs.values()], axis=0)
         image = int(np.argmax(right)) if self.image is None else self.image
@@ -43,7 +43,7 @@ class Frontiers(Output):
 
 
 class Convergence(Output):
-    """The mean hypervolume over the number of levels, with the fit h - c / L."""
+    """The error of the hypervolume at N levels against the finest number of levels, with the fit c / N."""
 
     attack: str
 
@@ -51,13 +51,19 @@ class Convergence(Output):
         """A row and a figure for each model, of its first training."""
         rows: list[tuple[Cell, ...]] = []
         figures = {}
-        for model in self.chosen(done.study):
+        for model in self.selected_models(done.study):
             run = self.runs(done, model)[0]
             volume = hypervolume_of(run, self.attack)
             by_levels = hypervolume_at_levels(volume.frontier)
-            limit, slope = hypervolume_limit(by_levels)
-            figures[model] = plot_convergence(by_levels, limit, slope).figure
+            rate = convergence_rate(by_levels)
+            figures[model] = plot_convergence(by_levels).figure
             means = ", ".join(f"{count}: {mean:.4f}" for count, mean in by_levels.items())
-            rows.append((done.label(model), means, limit, slope, volume.error_bound))
-        heads = ("model", "hypervolume by levels", "limit h", "c", "at most too low by")
-        return Made({"": Sheet(self.title, heads, rows, digits=4)}, figures)
+            rows.append((done.label(model), means, rate.factor, rate.slope, volume.error_bound))
+        heads = ("model", "hypervolume by number of levels N", "c", "slope", "at most too low by")
+        notes = (
+            "The error is the distance to the hypervolume at the largest N, on axes that are both logarithmic. Dashed: "
+            "c / N, fitted by least squares to the errors, as the paper's bound falls.",
+            "Slope: of the line through the logarithms of error and N. An error that falls as 1 / N has -1; measured "
+            "against the largest N instead of the integral it looks steeper.",
+        )
+        return Made({"": Sheet(self.title, heads, rows, notes, digits=4)}, figures)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +13,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import strength as written
 from robustatlas.common.wording import text_as_typed, value_as_typed, wording
 from robustatlas.metrics.comparison import attack_correlation
-from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores
+from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores, plot_trained_strengths
 from robustatlas.metrics.references import load_reference
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.report.facts.agreement import FEWEST
@@ -39,19 +39,19 @@ class _Matrix(Output):
     @property
     @abstractmethod
     def kind_of_number(self) -> str:
-        """What its numbers are called, before the name of an attack."""
+        """The name of the numbers, before that of an attack."""
 
     def columns(self, done: Finished) -> list[str]:
-        """The attacks: those of the evaluation that the reference has."""
-        runs = self.runs(done, self.chosen(done.study)[0])
+        """Return the attacks of the evaluation that the reference has too."""
+        runs = self.runs(done, self.selected_models(done.study)[0])
         known = done.reference(self.reference).accuracies.attacks
         return [attack for attack in self.attacks or runs[0].attacks if attack in known]
 
     def matrix(self, done: Finished) -> dict[str, dict[str, StudyNumber]]:
-        """Model -> attack -> its number."""
+        """Return for each model the number under each attack."""
         return {
             model: {a: self.number(done, f"{self.kind_of_number} {a}", model) for a in self.columns(done)}
-            for model in self.chosen(done.study)
+            for model in self.selected_models(done.study)
         }
 
     def make(self, done: Finished, folder: Path) -> Made:
@@ -62,7 +62,7 @@ class _Matrix(Output):
         means = {done.label(model): {a: n.mean for a, n in row.items()} for model, row in matrix.items()}
         sheets = {"": sheet}
         if self.printed:
-            sheets["printed"] = self.beside(done, self.printed, self.kind_of_number, attacks)
+            sheets["printed"] = self.printed_sheet(done, self.printed, self.kind_of_number, attacks)
         return Made(sheets, {"": plot_scores(means, label=self.unit).figure})
 
 
@@ -117,23 +117,69 @@ class Accuracies(Output):
     """Accuracy of each model under every attack at every strength: a table for each attack, a map for each model."""
 
     attacks: list[str] | None = None
+    caption: ClassVar[str] = (
+        "Figure of each model: its first training; a strip for each attack, darker where more is right."
+    )
 
     def make(self, done: Finished, folder: Path) -> Made:
-        runs = {model: self.runs(done, model) for model in self.chosen(done.study)}
-        first = next(iter(runs.values()))[0]
         sheets = {}
-        for attack in self.attacks or first.attacks:
-            strengths = first.distances(attack).tolist()
-            grid = [written(strength, of=attack) for strength in strengths]
-            names = [f"{attack}@{value_as_typed(attack, strength)!r}" for strength in strengths]
-            rows: list[tuple[Cell, ...]] = [
-                (done.label(model), *(self.number(done, name, model) for name in names)) for model in runs
-            ]
-            sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows)
-        figures = {
-            model: plot_accuracy_matrix(results[0].accuracies().sound()).figure for model, results in runs.items()
+        for attack, accuracies in self.accuracies(done).items():
+            grid = [written(strength, of=attack) for strength in next(iter(accuracies.values()))]
+            rows: list[tuple[Cell, ...]] = [(label, *row.values()) for label, row in accuracies.items()]
+            sheets[attack] = Sheet(f"{self.title}: {wording(attack).label}", ("model", *grid), rows, (self.caption,))
+        return Made(sheets, self.figures(done))
+
+    def accuracies(self, done: Finished) -> dict[str, dict[str, dict[float, StudyNumber]]]:
+        """Return for each attack, and the label of each model, the accuracy at each strength."""
+        models = self.selected_models(done.study)
+        first = self.runs(done, models[0])[0]
+        return {
+            attack: {
+                done.label(model): {
+                    strength: self.number(done, f"{attack}@{value_as_typed(attack, strength)!r}", model)
+                    for strength in first.distances(attack).tolist()
+                }
+                for model in models
+            }
+            for attack in self.attacks or first.attacks
         }
-        return Made(sheets, figures)
+
+    def figures(self, done: Finished) -> dict[str, Any]:
+        """Draw the accuracies of the first training of each model."""
+        runs = {model: self.runs(done, model)[0] for model in self.selected_models(done.study)}
+        return {model: plot_accuracy_matrix(run.accuracies().sound()).figure for model, run in runs.items()}
+
+
+class TrainedStrengths(Accuracies):
+    """Accuracy of models that are trained at several strengths (rows) at every strength of an attack (columns), a table
+    and a matrix for each attack; means over the trainings."""
+
+    caption = "Figure: a row for each trained model, a column for each strength of the attack; means over trainings."
+
+    def figures(self, done: Finished) -> dict[str, Any]:
+        means = {
+            attack: {label: {at: number.mean for at, number in row.items()} for label, row in rows.items()}
+            for attack, rows in self.accuracies(done).items()
+        }
+        return {attack: plot_trained_strengths(rows, attack).figure for attack, rows in means.items()}
+
+
+class Corruptions(Accuracies):
+    """Mean accuracy over the severities of each common corruption, a row for each corruption, and a map of corruptions
+    by severities for each model, of its first training."""
+
+    caption = "Figure of each model: its first training; a strip for each corruption, from severity 1 at the left to 5."
+
+    def make(self, done: Finished, folder: Path) -> Made:
+        models = self.selected_models(done.study)
+        attacks = self.attacks or self.runs(done, models[0])[0].attacks
+        rows: list[tuple[Cell, ...]] = [
+            (wording(attack).label, *(self.number(done, f"average {attack}", model) for model in models))
+            for attack in attacks
+        ]
+        notes = ("Mean over the severities.", self.caption)
+        heads = ("corruption", *map(done.label, models))
+        return Made({"": Sheet(self.title, heads, rows, notes)}, self.figures(done))
 
 
 class OfReference(Output):

@@ -20,13 +20,13 @@ class Board(Output):
     """The leaderboard of the models' runs, one for each training."""
 
     def make(self, done: Finished, folder: Path) -> Made:
-        runs = [run for model in self.chosen(done.study) for run in self.runs(done, model)]
-        return Made(pages=(build_leaderboard(runs, folder, self.against(done), title=self.title or None),))
+        runs = [run for model in self.selected_models(done.study) for run in self.runs(done, model)]
+        return Made(pages=(build_leaderboard(runs, folder, self.ratio_reference(done), title=self.title or None),))
 
 
 class Gallery(Output):
-    """What attacks do to an image of the test images, at strengths spread over their grids: a figure for each model, of
-    its first training."""
+    """One test image under attacks, at strengths spread over their grids: a figure for the first training of each
+    model."""
 
     attacks: Annotated[list[str], Field(min_length=1)]
     columns: Count = 4

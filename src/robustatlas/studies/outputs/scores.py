@@ -29,7 +29,7 @@ class Scores(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         rows: list[tuple[Cell, ...]] = [
             (done.label(model), *(self.number(done, name, model) for name in self.numbers))
-            for model in self.chosen(done.study)
+            for model in self.selected_models(done.study)
         ]
         return Made({"": Sheet(self.title, ("model", *map(label_of, self.numbers)), rows)})
 
@@ -56,7 +56,7 @@ class BesidePrinted(Output):
         if self.printed_on is None and any(value.printed_on is None for value in self.values):
             raise UserError(f"{place} has printed numbers; say of which data set they are, printed_on = 'cifar10'.")
 
-    def chosen(self, study: Study) -> tuple[str, ...]:
+    def selected_models(self, study: Study) -> tuple[str, ...]:
         return tuple(dict.fromkeys(value.model for value in self.values if value.model in study.models))
 
     def evaluations(self, study: Study) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class Scatter(Output):
     y: str
 
     def make(self, done: Finished, folder: Path) -> Made:
-        models = self.chosen(done.study)
+        models = self.selected_models(done.study)
         points = {done.label(m): (self.number(done, self.x, m), self.number(done, self.y, m)) for m in models}
         drawn = {label: [(x.mean, y.mean, x.std or 0.0, y.std or 0.0)] for label, (x, y) in points.items()}
         sheet = Sheet(self.title, ("model", label_of(self.x), label_of(self.y)), [(k, *v) for k, v in points.items()])

@@ -14,7 +14,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import named
 from robustatlas.common.wording import wording
 from robustatlas.metrics.intervals import Interval
-from robustatlas.report.facts.numbers import averages, intervals, overall
+from robustatlas.report.numbers.statistics import averages, intervals, overall
 from robustatlas.results.result import Result, load_result
 
 if TYPE_CHECKING:

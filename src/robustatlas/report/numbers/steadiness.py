@@ -12,8 +12,8 @@ from robustatlas.metrics.references.matching import compared
 from robustatlas.metrics.references.points import points_of, shared_by
 from robustatlas.metrics.stability import Difficulty, StabilityConstant, stability_constant
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts.against import Held
-from robustatlas.report.facts.numbers import intervals
+from robustatlas.report.numbers.against import Held
+from robustatlas.report.numbers.statistics import intervals
 
 ALPHA = 3.0
 """Largest difference of difficulty in the stability constant, in percentage points (MultiRobustBench)."""
@@ -25,7 +25,7 @@ published, the last by pairs of points that no few images decide."""
 
 @dataclass(frozen=True)
 class Steadiness:
-    """Which stability constants are given. ``difficulty``: of a point, see
+    """Choice of stability constants. ``difficulty``: of a point, see
     :func:`robustatlas.metrics.stability_constant`; the strengths themselves are those of the one attack of the
     training.
 
@@ -38,11 +38,11 @@ class Steadiness:
 
     @property
     def floors(self) -> tuple[float, ...]:
-        """Those of percentage points; without a floor in another unit."""
+        """Floors in percentage points; without a floor in another unit."""
         return tuple(floor for floor in FLOORS if floor < self.alpha) if self.difficulty == "reference" else (0.0,)
 
     def attacks(self, seen: Mapping[str, float]) -> list[str] | None:
-        """Those that take part; None: all that the reference ranks."""
+        """Return the attacks that take part; None: all that the reference ranks."""
         if self.difficulty != "epsilon":
             return None
         if len(seen) != 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,19 +11,10 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import marked, some
-from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share_statistic
-from robustatlas.metrics.hypervolume import AdversarialHypervolume
-from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.registry import against_reference
 from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
-from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.outcomes.points import common_points, different_points
 from robustatlas.outcomes.shared import rows_of, shared_index
-from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts import numbers
-from robustatlas.report.facts.against import Held
-from robustatlas.report.facts.numbers import hypervolume_of, intervals
 from robustatlas.results.result import Result
 
 
@@ -31,10 +22,10 @@ def distinct_names(results: Iterable[Result]) -> list[str]:
     """Names of the models, marked where numbers are invalid; where they are the same, with the names of the run
     directories, or numbered.
     """
-    return _told_apart([(result.name, result.path, result.suspect) for result in results])
+    return _distinct([(result.name, result.path, result.suspect) for result in results])
 
 
-def _told_apart(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
+def _distinct(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
     """The names of models, with paths of their runs, and whether each is to be marked."""
     count = Counter(name for name, _, _ in models)
     names: dict[str, None] = {}
@@ -42,60 +33,6 @@ def _told_apart(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
         name = f"{plain} ({path.name if path else position})" if count[plain] > 1 else plain
         names[f"{name} #{position}" if name in names else name] = None
     return [marked(name, invalid) for name, (_, _, invalid) in zip(names, models, strict=True)]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One of several runs, on what all of them share. ``table``: its result there. ``volumes``: attack -> hypervolume
-    over the shared strengths, where it has one. ``first``: the number that comes first, by its name and place; empty:
-    none."""
-
-    table: Result
-    volumes: Mapping[str, AdversarialHypervolume]
-    first: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-    def with_volumes_of(self, attacks: Collection[str]) -> Compared:
-        """The same, with the hypervolumes of some attacks alone."""
-        return replace(self, volumes={attack: one for attack, one in self.volumes.items() if attack in attacks})
-
-    def statistics(
-        self, held: Held | None = None, union: Mapping[str, float] | None = None
-    ) -> dict[str, SampleStatistic]:
-        """Every number in which runs are compared. ``union``: as of `union_strengths`; None for no union."""
-        found = self._first(self.table) | _accuracies(self.table, union) | self._volumes()
-        return found | (numbers.against(self.table, held) if held else {})
-
-    def intervals(self, held: Held | None = None, union: Mapping[str, float] | None = None) -> dict[str, Interval]:
-        """The numbers of `statistics` with their intervals."""
-        found = numbers.with_doubt(self.table, lambda table: intervals(self._first(table) | _accuracies(table, union)))
-        found |= intervals(self._volumes())
-        return found | (numbers.intervals_against(self.table, held) if held else {})
-
-    def masked(
-        self, names: Iterable[str], held: Held | None = None, union: Mapping[str, float] | None = None
-    ) -> dict[str, dict[str, float]]:
-        """Those of some numbers of `statistics` that may not compete, and why, as `masked` says it."""
-        rests: dict[str, Collection[str]] = {"clean accuracy": (), "union accuracy": union or ()}
-        rests |= self.first
-        rests |= {f"average {attack}": (attack,) for attack in self.table.attacks}
-        rests |= {volume_name(attack): (attack,) for attack in self.table.attacks}
-        rests |= {metric.name: held.ranked for metric in against_reference()} if held else {}
-        found = {name: masked(self.table, rests.get(name, self.table.attacks)) for name in names}
-        return {name: why for name, why in found.items() if why}
-
-    def _first(self, table: OutcomeTable) -> dict[str, SampleStatistic]:
-        return {name: share_statistic(table.survivors_within(at)) for name, at in self.first.items()}
-
-    def _volumes(self) -> dict[str, SampleStatistic]:
-        return {
-            volume_name(attack): mean_statistic(100 * volume.per_sample, 100.0)
-            for attack, volume in self.volumes.items()
-        }
-
-
-def volume_name(attack: str) -> str:
-    """What the hypervolume under an attack is called among the numbers that are compared."""
-    return f"hypervolume {attack}, x 100"
 
 
 @dataclass(frozen=True)
@@ -132,35 +69,24 @@ class Shared:
         return len(self.index)
 
     def table(self, run: int) -> Result:
-        """One run on the shared samples, under the shared attacks and strengths."""
-        return self._whole(run).judged().restrict_distances(self.grid)
-
-    def on(self, run: int) -> Compared:
-        """One run, beside the others."""
-        whole = self._whole(run)
-        found = {
-            attack: hypervolume_of(whole, attack, strengths)
-            for attack, strengths in self.grid.items()
-            if len(strengths) > 1
-        }
-        volumes = {attack: volume for attack, volume in found.items() if volume is not None}
-        return Compared(whole.judged().restrict_distances(self.grid), volumes)
+        """Return one run on the shared samples, under the shared attacks and strengths."""
+        return self.run_on_samples(run).judged().restrict_distances(self.grid)
 
     @property
-    def whole(self) -> bool:
-        """Whether the runs share everything that each of them has, so that nothing stands apart."""
+    def is_everything(self) -> bool:
+        """True if the runs share everything that each of them has, so that nothing stands apart."""
         return not self.left_out and not self.unlike and all(result.samples == self.samples for result in self.results)
 
-    def _whole(self, run: int) -> Result:
-        """One run on the shared samples under everything that it has."""
+    def run_on_samples(self, run: int) -> Result:
+        """Return one run on the shared samples, under everything that it has."""
         result = replace(self.results[run], name=self.names[run])
         return result.select(rows_of(result.index, self.index))
 
 
 @dataclass(frozen=True)
 class _Brief:
-    """What is kept of a run while the others are looked at; ``unjudged``: attack -> positions of the samples of which
-    it does not say at which strengths they are broken."""
+    """Summary of a run that is kept while the others are looked at; ``unjudged``: attack -> positions of the samples of
+    which it does not say at which strengths they are broken."""
 
     model: tuple[str, Path | None, bool]
     subject: Subject
@@ -170,7 +96,7 @@ class _Brief:
     unjudged: Mapping[str, Integers]
 
     @classmethod
-    def of(cls, result: Result) -> _Brief:
+    def from_result(cls, result: Result) -> _Brief:
         return cls(
             model=(result.name, result.path, result.suspect),
             subject=subject_of(result, result.name),
@@ -180,7 +106,7 @@ class _Brief:
             unjudged={attack: result.index[outcome.unjudged] for attack, outcome in result.outcomes.items()},
         )
 
-    def judged(self, index: Integers) -> dict[str, list[float]]:
+    def judged_strengths(self, index: Integers) -> dict[str, list[float]]:
         """Attack -> its strengths, of the attacks that say it of all samples ``index``."""
         return {a: grid for a, grid in self.strengths.items() if not np.isin(index, self.unjudged[a]).any()}
 
@@ -190,7 +116,7 @@ def subject_of(result: Result, name: str) -> Subject:
     return Subject.from_run(name, result.data, result.identity, result.records.values(), result.missing)
 
 
-def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
+def shared_of_runs(results: Sequence[Result], names: Sequence[str] | None = None) -> Shared:
     """Return the samples, attacks and strengths that all runs have, and what is left out and why.
 
     Attacks are the same if their threat models are, with all parameters; data are the same if their images and labels
@@ -203,14 +129,14 @@ def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None
     Raises:
         UserError: the runs are about different images or labels, or share no samples or no attack at the same strength.
     """
-    briefs = [_Brief.of(result) for result in results]
-    names = _told_apart([brief.model for brief in briefs]) if names is None else names
+    briefs = [_Brief.from_result(result) for result in results]
+    names = _distinct([brief.model for brief in briefs]) if names is None else names
     subjects = [replace(brief.subject, name=name) for brief, name in zip(briefs, names, strict=True)]
     if differ := different_data(subjects):
         raise UserError(differ)
     index = shared_index(names, [(brief.index, brief.labels) for brief in briefs])
     unlike = attack_differences(subjects)
-    common = common_points(brief.judged(index) for brief in briefs)
+    common = common_points(brief.judged_strengths(index) for brief in briefs)
     grid = {attack: strengths for attack, strengths in common.items() if attack not in unlike}
     if not grid:
         why = "".join(f" {refusal_to_compare(attack, how)}" for attack, how in unlike.items())
@@ -223,13 +149,6 @@ def what_is_shared(results: Sequence[Result], names: Sequence[str] | None = None
     return Shared(tuple(names), results, index, grid, tuple(dict.fromkeys(left_out)), unlike, unfinished)
 
 
-def _accuracies(table: OutcomeTable, union: Mapping[str, float] | None) -> dict[str, SampleStatistic]:
-    found = numbers.overall(table, union)
-    if len(table.attacks) > 1:
-        found |= {f"average {attack}": statistic for attack, statistic in numbers.averages(table).items()}
-    return found
-
-
 def shared_if_any(results: Sequence[Result], names: Sequence[str]) -> Shared | None:
     """Return what several runs share; None of one, and where they share no images or no strengths."""
     return shared_or_why(results, names)[0]
@@ -240,7 +159,7 @@ def shared_or_why(results: Sequence[Result], names: Sequence[str]) -> tuple[Shar
     if len(results) < 2:
         return None, []
     try:
-        shared = what_is_shared(results, names)
+        shared = shared_of_runs(results, names)
     except UserError as error:
         return None, [str(error)]
     return shared, shared.notes

@@ -14,11 +14,8 @@ from robustatlas.metrics.references.points import CLEAN
 from robustatlas.metrics.registry import against_reference, of_model
 from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.report.facts.against import Held
-from robustatlas.report.facts.points import points_of_headline, searched_points
-
-CONFIDENCE = 0.95
-REPLICATES = 1000
+from robustatlas.report.numbers.against import Held
+from robustatlas.report.numbers.definitions import CONFIDENCE, REPLICATES
 
 
 def intervals(statistics: Mapping[str, SampleStatistic]) -> dict[str, Interval]:
@@ -44,19 +41,22 @@ def with_doubt(table: OutcomeTable, numbers: Callable[[OutcomeTable], dict[str, 
 
 
 def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> dict[str, SampleStatistic]:
-    """Clean, average and union accuracy of a model, and what :func:`own` finds. ``table``: with only attacks that are
-    known at every strength. ``union``: see `union_strengths`; None for no union. One attack alone, if the model has no
-    other, makes none."""
+    """Return clean, average and union accuracy of a model, and what :func:`own_statistics` finds.
+
+    Args:
+        table: with only attacks that are known at every strength.
+        union: see `worst_case_points`; None for no union. One attack alone, if the model has no other, makes none.
+    """
     accuracies = AccuracyStatistics(table)
     found = {"clean accuracy": accuracies.accuracy(CLEAN, 0)}
     if table.attacks:
         found["average accuracy"] = accuracies.average()
     if union and (len(union) > 1 or len(union) < len(table.attacks)):
         found["union accuracy"] = share_statistic(table.survivors_within(union))
-    return found | own(table)
+    return found | own_statistics(table)
 
 
-def own(table: OutcomeTable) -> dict[str, SampleStatistic]:
+def own_statistics(table: OutcomeTable) -> dict[str, SampleStatistic]:
     """Every number of the registry that a model's outcomes give by themselves, such as UA2."""
     found: dict[str, SampleStatistic] = {}
     for metric in of_model():
@@ -85,21 +85,14 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
 
 def intervals_against(table: OutcomeTable, held: Held) -> dict[str, Interval]:
     """The numbers of `against` with their intervals."""
-    return within_possible(with_doubt(table, lambda table: intervals(against(table, held))), held)
+    return limit_ratios(with_doubt(table, lambda table: intervals(against(table, held))), held)
 
 
-def within_possible(ratios: Mapping[str, Interval], held: Held) -> dict[str, Interval]:
+def limit_ratios(ratios: Mapping[str, Interval], held: Held) -> dict[str, Interval]:
     """Ratios to a reference with their intervals as far as they are possible: up to 100 where the reference is the best
     of models of which this is one."""
     most = 100.0 if held.relative else math.inf
     return {name: replace(one, high=max(one.value, min(one.high, most))) for name, one in ratios.items()}
-
-
-def union_strengths(table: OutcomeTable, given: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Attack -> the searched strength at which it counts for the union; those asked for, or all at their usual ones."""
-    if given is None:
-        return points_of_headline(table)
-    return searched_points(given, {attack: table.distances(attack).tolist() for attack in table.attacks}, "--union")
 
 
 def hypervolume_of(

@@ -23,7 +23,7 @@ from robustatlas.outcomes.table import OutcomeTable
 
 @dataclass(frozen=True)
 class Held:
-    """What a run and a reference have in common.
+    """Points that a run and a reference have in common.
 
     Attributes:
         shared: attack, ranked or not -> the strengths that both have and at which the reference accuracy is not 0.
@@ -47,7 +47,7 @@ class Held:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What makes the reference worth little for this run, one sentence each: said before any of its numbers."""
+        """Reasons why the reference is worth little for this run, one sentence each: said before any of its numbers."""
         return (*filter(None, [self.other_data]), *self.reference.marks)
 
     @property
@@ -59,17 +59,17 @@ class Held:
 
     @property
     def weights(self) -> Points | None:
-        """How often an attacker chooses each of the shared points; None: all alike."""
+        """Weight of each of the shared points in the expectations; None: all alike."""
         return None if self.reference.weights is None else shared_by(self.reference.weights, self.table(self.ranked))
 
     @property
     def approximate(self) -> bool:
-        """Whether some ranked attacks search other threat models than the reference: ratios and ranks hold about."""
+        """True if some ranked attacks search other threat models than the reference: ratios and ranks hold about."""
         return any(attack in self.ranked for attack in self.own_threat)
 
     @property
     def relative(self) -> bool:
-        """Whether the reference is the best of some models of which this is one: no ratio to it exceeds 100."""
+        """True if the reference is the best of some models of which this is one: no ratio to it exceeds 100."""
         return self.name in self.reference.models
 
     @property
@@ -79,7 +79,7 @@ class Held:
 
     @property
     def complete(self) -> bool:
-        """Whether the run has every ranked entry, so that its numbers are those of the leaderboard."""
+        """True if the run has every ranked entry, so that its numbers are those of the leaderboard."""
         return self.points == self.ranked_points
 
     @property
@@ -93,7 +93,7 @@ class Held:
         return self.reference.accuracies.restrict_distances(points)
 
     def require(self) -> Held:
-        """Itself; a `UserError` where no ranked (attack, strength) is in both."""
+        """Return itself; raise a `UserError` if no ranked (attack, strength) is in both."""
         if not self.ranked:
             raise UserError(
                 f"{self.name} and {self.reference.name} have no attack at the same strength with a reference accuracy "
@@ -103,7 +103,7 @@ class Held:
         return self
 
     def notes(self) -> list[str]:
-        """What is compared, and by name what is not, or not quite."""
+        """Return sentences on what is compared, and by name what is not, or not quite."""
         numbers = "UAR" if math.isnan(self.reference.clean) else "CR and UAR"
         what = f" ({against_what(self.reference, [self.name])})" if self.reference.models else ""
         weighed = "" if self.reference.weights is None else ", CR by the given weights"
@@ -121,7 +121,7 @@ class Held:
         return lines + self.caveats()
 
     def caveats(self) -> list[str]:
-        """Where the run's threat models are not the reference's, and what makes the reference worth little."""
+        """Return sentences on other threat models, and on what makes the reference worth little."""
         lines = [*self.doubts, *self.reference.warnings]
         lines += [f"Left out: {attack}; {why}." for attack, why in self.unlike.items()]
         if self.own_threat:
@@ -133,7 +133,7 @@ class Held:
 
 
 def against_what(reference: Reference, names: Iterable[str]) -> str:
-    """What models a reference is of, in words; ``names``: of those that are held against it.
+    """Return what models a reference is of, in words; ``names``: of those that are held against it.
 
     >>> accuracies = AccuracyTable(90, {"linf": {0.1: 60}})
     >>> best = Reference("mine", "", accuracies, ("linf",), models=("a", "b"))
@@ -226,7 +226,7 @@ def fitting_reference(tables: Sequence[OutcomeTable]) -> Reference | None:
     return loaded(best) if best is not None and shared[best] else None
 
 
-def chosen_reference(
+def choose_reference(
     given: str | None, tables: Sequence[OutcomeTable], weights: Points | str | Path | None = None
 ) -> Reference | None:
     """The reference that is asked for, by name or file; the fitting one where none is, and no one for ``none``; by the

@@ -1,4 +1,4 @@
-"""What somebody may have meant by a name that is not a model."""
+"""Suggestions for names that are not those of models."""
 
 import os
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ _BRIDGES = {
 }
 
 
-def meant_by(name: str, schemes: Iterable[str]) -> str:
-    """A sentence about a name that no source takes; empty for what looks like ``package.module:function``.
+def suggest_source(name: str, schemes: Iterable[str]) -> str:
+    """Return a sentence about a name that no source takes; empty if it looks like ``package.module:function``.
 
-    >>> meant_by("net.onnx", ["onnx"])
+    >>> suggest_source("net.onnx", ["onnx"])
     "A network in a file of ONNX is 'onnx:net.onnx'."
-    >>> meant_by("digits-linf", ["builtin"])
+    >>> suggest_source("digits-linf", ["builtin"])
     "There is no model 'digits-linf'; did you mean 'builtin:digits-linf'?"
-    >>> meant_by("package.module:function", ["builtin"])
+    >>> suggest_source("package.module:function", ["builtin"])
     ''
     """
     place, _, function = name.rpartition(":")

@@ -1,26 +1,22 @@
 """The facts of a run as plain data for JSON."""
 
-from __future__ import annotations
-
-import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from robustatlas.common.wording import MASKED, unit_as_typed, unmarked, value_as_typed, why_masked
-from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.strengths import sizes_as_typed, strengths_as_typed
+from robustatlas.report.facts.attack import AttackFacts
+from robustatlas.report.facts.certified import CertifiedFacts
+from robustatlas.report.facts.run import ReferenceFacts, RunFacts
+from robustatlas.report.numbers.headline import Headline
+from robustatlas.report.numbers.number import Number
+from robustatlas.report.numbers.plain import finite, plain
 
-if TYPE_CHECKING:
-    from robustatlas.report.facts.attack import AttackFacts
-    from robustatlas.report.facts.certified import CertifiedFacts
-    from robustatlas.report.facts.headline import Headline
-    from robustatlas.report.facts.run import ReferenceFacts, RunFacts
 
-
-def plain_run(facts: RunFacts) -> dict[str, Any]:
+def run_as_json(facts: RunFacts) -> dict[str, Any]:
     """Return plain data for JSON: a number with an interval is `{"value", "low", "high"}`, what never happens is None,
     strengths and sizes are as people type them."""
-    breaking, first = facts.breaking, facts.headline
+    weakest, first = facts.weakest, facts.headline
     return {
         "model": unmarked(facts.name),
         "data": facts.data,
@@ -30,12 +26,10 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
         "clean accuracy": plain(facts.clean),
         "clean rejected": plain(facts.rejected),
         "average accuracy": plain(facts.average),
-        "worst case": facts.worst and _headline(facts.worst),
-        "union accuracy": plain(facts.union),
-        "union at": strengths_as_typed(facts.union_at),
+        "worst case": facts.worst and _worst_case(facts.worst),
         **{name: plain(number) for name, number in facts.own.items()},
-        "breaks": breaking
-        and {"attack": breaking.attack, "half": finite(value_as_typed(breaking.attack, breaking.half))},
+        "breaks": weakest
+        and {"attack": weakest.attack, "median size": finite(value_as_typed(weakest.attack, weakest.value))},
         "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
         "certified": {certified.row: _certified(certified) for certified in facts.certified},
         "reference": None if facts.reference is None else _reference(facts.reference),
@@ -50,17 +44,23 @@ def plain_run(facts: RunFacts) -> dict[str, Any]:
 
 
 def _headline(first: Headline) -> dict[str, Any]:
-    return {"at": strengths_as_typed(first.at), "accuracy": plain(first.accuracy), "why": first.why}
+    numbers = [
+        {"attack": number.attack, "strengths": _strengths_as_typed(number), "accuracy": plain(number)}
+        for number in first.numbers
+    ]
+    return {"accuracy": plain(first.leading), "is mean": first.is_mean, "numbers": numbers, "why": first.why}
 
 
-def plain(interval: Interval | None) -> dict[str, float] | None:
-    """A number with its ends."""
-    return None if interval is None else {"value": interval.value, "low": interval.low, "high": interval.high}
+def _strengths_as_typed(number: Number) -> list[float]:
+    return [value_as_typed(number.attack, strength) for strength in number.at[number.attack]]
 
 
-def finite(value: float) -> float | None:
-    """The value; None where JSON has no number for it."""
-    return value if math.isfinite(value) else None
+def _worst_case(worst: Number) -> dict[str, Any]:
+    return {
+        "at": strengths_as_typed(worst.points),
+        "accuracy": plain(worst),
+        "breaks alone": dict(worst.decided_by),
+    }
 
 
 def _attack(facts: AttackFacts) -> dict[str, Any]:

@@ -1,0 +1,207 @@
+"""The numbers of several runs on what all of them share, and of each pair of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share_statistic
+from robustatlas.metrics.hypervolume import AdversarialHypervolume
+from robustatlas.metrics.intervals import Interval
+from robustatlas.metrics.registry import against_reference
+from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.table import OutcomeTable
+from robustatlas.report.numbers import number as kinds
+from robustatlas.report.numbers import statistics
+from robustatlas.report.numbers.against import Held
+from robustatlas.report.numbers.definitions import deciding_shares, worst_case_points
+from robustatlas.report.numbers.headline import HeadlineChoice, choose_headline, headline_label, mean_instead
+from robustatlas.report.numbers.number import Number, Status
+from robustatlas.report.numbers.of_run import NOT_SEARCHED, status_of
+from robustatlas.report.numbers.pairs import Pair, pairs_of
+from robustatlas.report.numbers.shared import Shared
+from robustatlas.report.numbers.statistics import hypervolume_of, intervals
+from robustatlas.results.result import Result
+
+
+@dataclass(frozen=True)
+class ModelNumbers:
+    """One of several models on what all of them share.
+
+    Attributes:
+        table: its outcomes there.
+        volumes: attack -> hypervolume over the shared strengths, where it has one.
+        numbers: label -> row of the table of numbers.
+        statistics: label -> the number as a function of means over the samples, for differences.
+    """
+
+    table: Result
+    volumes: Mapping[str, AdversarialHypervolume]
+    numbers: Mapping[str, Number]
+    statistics: Mapping[str, SampleStatistic]
+
+    @property
+    def barred(self) -> set[str]:
+        """Labels of the numbers that may not compete, as they rest on a gradient that misleads."""
+        return {label for label, number in self.numbers.items() if masked(self.table, number.at)}
+
+    def restrict(self, labels: Collection[str]) -> ModelNumbers:
+        """Return the model with some of its numbers."""
+        volumes = {attack: one for attack, one in self.volumes.items() if volume_label(attack) in labels}
+        numbers = {label: one for label, one in self.numbers.items() if label in labels}
+        return replace(
+            self, volumes=volumes, numbers=numbers, statistics={label: self.statistics[label] for label in numbers}
+        )
+
+
+@dataclass(frozen=True)
+class SharedNumbers:
+    """Several models on what all of them share, in the order in which they are given.
+
+    Attributes:
+        shared: the runs and what they share.
+        held: the runs held against a reference; None without one.
+        models: the numbers of each model, under the same labels.
+        pairs: every pair of models.
+        headline: where the headline stands.
+        worst_at: attack -> strength of the worst case over attacks.
+    """
+
+    shared: Shared
+    held: Held | None
+    models: Sequence[ModelNumbers]
+    pairs: Sequence[Pair]
+    headline: HeadlineChoice
+    worst_at: Mapping[str, float]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the numbers."""
+        return tuple(self.models[0].numbers)
+
+    @property
+    def headline_labels(self) -> tuple[str, ...]:
+        """The label of each headline attack: at its strength, or in the mean over its strengths."""
+        numbers = self.models[0].numbers
+        if self.headline.at:
+            return tuple(label for label, number in numbers.items() if number.what == kinds.ROBUST)
+        means = tuple(label for label, number in numbers.items() if number.what == kinds.MEAN_OF_ATTACK)
+        return means or (kinds.MEAN,)
+
+    @property
+    def leading_label(self) -> str:
+        """The label of the number for a surface that has room for one."""
+        return self.headline_labels[0] if self.headline.at else kinds.MEAN
+
+
+def numbers_of_several(
+    shared: Shared,
+    held: Held | None = None,
+    worst_at: Mapping[str, float] | None = None,
+    headline: Mapping[str, float] | None = None,
+) -> SharedNumbers:
+    """Return the numbers of several runs on what they share.
+
+    Args:
+        shared: the runs and what they share.
+        held: the runs held against a reference.
+        worst_at: attack -> strength of the worst case over attacks; None: see `worst_case_points`.
+        headline: attack -> strength that the user asked for first; None: see `choose_headline`. Where the images tell
+            no two models apart at any usual strength, it is the mean.
+
+    Raises:
+        UserError: an attack or a strength is asked for that is not there.
+    """
+    tables = [shared.table(run) for run in range(len(shared.names))]
+    worst = worst_case_points(tables[0], worst_at)
+    choice = choose_headline(tables, headline)
+    found = [numbers_on_shared(shared, run, held, worst, choice.at) for run in range(len(tables))]
+    labels = [label for label in found[0].numbers if all(label in one.numbers for one in found)]
+    models = [one.restrict(labels) for one in found]
+    pairs = pairs_of([one.statistics for one in models], [one.barred for one in models])
+    several = SharedNumbers(shared, held, models, pairs, choice, worst)
+    apart = any(pair.leader(label) is not None for pair in pairs for label in several.headline_labels)
+    if choice.at and not choice.asked and not apart:
+        points = set(several.headline_labels)
+        models = [one.restrict([label for label in labels if label not in points]) for one in models]
+        return replace(several, models=models, headline=mean_instead(choice))
+    return several
+
+
+def numbers_on_shared(
+    shared: Shared, run: int, held: Held | None, worst_at: Mapping[str, float], first: Mapping[str, float]
+) -> ModelNumbers:
+    """Return the numbers of one run beside others; `first`: attack -> strength of the headline."""
+    table = shared.table(run)
+    whole = shared.run_on_samples(run)
+    found = {a: hypervolume_of(whole, a, strengths) for a, strengths in shared.grid.items() if len(strengths) > 1}
+    volumes = {attack: volume for attack, volume in found.items() if volume is not None}
+    held_statistics = statistics.against(table, held) if held else {}
+    volume_statistics = _volume_statistics(volumes)
+    rows = _rows(table, held, worst_at, first)
+    ends = statistics.with_doubt(table, lambda one: intervals(_accuracies(one, worst_at, first)))
+    ends |= intervals(volume_statistics)
+    ends |= statistics.intervals_against(table, held) if held else {}
+    numbers = {label: _number(table, interval, *rows[label]) for label, interval in ends.items()}
+    for attack in volumes:
+        if not table.outcome(attack).frontier:
+            label = volume_label(attack)
+            numbers[label] = replace(numbers[label], status=Status.UPPER_BOUND, why=NOT_SEARCHED)
+    if kinds.WORST in numbers:
+        shares = deciding_shares(table, worst_at)
+        numbers[kinds.WORST] = replace(numbers[kinds.WORST], decided_by=shares)
+    return ModelNumbers(
+        table, volumes, numbers, _accuracies(table, worst_at, first) | volume_statistics | held_statistics
+    )
+
+
+def volume_label(attack: str) -> str:
+    """Return the label of the hypervolume under an attack."""
+    return f"hypervolume {attack}, x 100"
+
+
+def _point_label(attack: str, strength: float) -> str:
+    return headline_label(Number(0, 0, 0, 0, kinds.ROBUST, "", {attack: (strength,)}, 0))
+
+
+def _accuracies(
+    table: OutcomeTable, worst_at: Mapping[str, float], first: Mapping[str, float]
+) -> dict[str, SampleStatistic]:
+    points = {
+        _point_label(attack, strength): share_statistic(table.survivors_within({attack: strength}))
+        for attack, strength in first.items()
+    }
+    found = points | statistics.overall(table, worst_at)
+    if len(table.attacks) > 1:
+        found |= {f"average {attack}": one for attack, one in statistics.averages(table).items()}
+    return found
+
+
+def _volume_statistics(volumes: Mapping[str, AdversarialHypervolume]) -> dict[str, SampleStatistic]:
+    return {volume_label(attack): mean_statistic(100 * one.per_sample, 100.0) for attack, one in volumes.items()}
+
+
+def _rows(
+    table: OutcomeTable, held: Held | None, worst_at: Mapping[str, float], first: Mapping[str, float]
+) -> dict[str, tuple[str, Mapping[str, tuple[float, ...]]]]:
+    """Return label -> what the number is, and the strengths that it rests on."""
+    grids = {attack: tuple(table.distances(attack).tolist()) for attack in table.attacks}
+    found: dict[str, tuple[str, Mapping[str, tuple[float, ...]]]] = {
+        _point_label(attack, strength): (kinds.ROBUST, {attack: (strength,)}) for attack, strength in first.items()
+    }
+    found[kinds.CLEAN] = kinds.CLEAN, {}
+    found[kinds.MEAN] = kinds.MEAN, grids
+    found[kinds.WORST] = kinds.WORST, {attack: (strength,) for attack, strength in worst_at.items()}
+    found |= {name: (name, grids) for name in statistics.own_statistics(table)}
+    for attack, grid in grids.items():
+        found[f"average {attack}"] = kinds.MEAN_OF_ATTACK, {attack: grid}
+        found[volume_label(attack)] = kinds.HYPERVOLUME, {attack: grid}
+    if held is not None:
+        ranked = {attack: tuple(strengths) for attack, strengths in held.ranked.items()}
+        found |= {metric.name: (metric.name, ranked) for metric in against_reference()}
+    return found
+
+
+def _number(table: Result, interval: Interval, what: str, at: Mapping[str, tuple[float, ...]]) -> Number:
+    status, why = status_of(table, at)
+    return Number(**vars(interval), what=what, model=table.name, at=at, samples=table.samples, status=status, why=why)
