@@ -124,7 +124,7 @@ def of_unions(attack: str, run: Path) -> dict[float, float]:
     for strength in STANDING:
         told = json.loads(entered("show", run, "--json", "--union", f"{attack}={strength}").out)
         assert told["worst case"]["at"] == {attack: strength}
-        seen[strength] = told["union accuracy"]["value"]
+        seen[strength] = told["worst case"]["accuracy"]["value"]
     return seen
 
 
