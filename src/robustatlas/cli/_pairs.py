@@ -114,7 +114,7 @@ def _strength_sentences(first: OutcomeTable, second: OutcomeTable, names: tuple[
 def _crossing_sentences(first: OutcomeTable, second: OutcomeTable, names: tuple[str, str]) -> list[str]:
     sentences = []
     for attack in first.attacks:
-        curves = [RobustnessCurve.from_outcome(model.outcome(attack)).by_distance for model in (first, second)]
+        curves = [RobustnessCurve.from_outcome(model.outcome(attack)).distance_curve for model in (first, second)]
         for crossing in (one for one in curves[0].crossings(curves[1]) if one.significant):
             sides = [names[crossing.better_before], names[crossing.better_after]]
             before, after = sides if falling_scale_start(attack) is None else reversed(sides)

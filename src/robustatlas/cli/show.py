@@ -356,7 +356,7 @@ def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | No
                 f"--trained-on names {attack!r}, which {reference.name} does not have; it has "
                 f"{list_names(reference.accuracies.attacks)}."
             )
-        if meant := in_levels(read_strength(most, attack), max(reference.accuracies.by_distance[attack])):
+        if meant := in_levels(read_strength(most, attack), max(reference.accuracies.distance_entries[attack])):
             raise UserError(
                 f"--trained-on {attack}={text_as_typed(most)} is beyond every strength of {reference.name}; {meant}."
             )

@@ -146,7 +146,7 @@ class RobustnessCurve(Tabular):
         return check_minimal(read_sizes(self.minimal_sizes, self.attack), self.attack or "the curve").copy()
 
     @cached_property
-    def by_distance(self) -> RobustnessCurve:
+    def distance_curve(self) -> RobustnessCurve:
         """The curve over the distance from the unchanged image, which rises with the harm under every attack.
 
         It has no attack, so that its methods take and return distances.
@@ -157,7 +157,7 @@ class RobustnessCurve(Tabular):
         return replace(self, minimal_sizes=self._distances, attack="", judged=judged)
 
     def _grid(self) -> Grid:
-        rising = self.by_distance
+        rising = self.distance_curve
         found = rising.quantile(_SHOWN)
         last = rising.jumps[-1:] if np.isinf(found).any() else ()
         sizes = np.unique([0.0, *found[np.isfinite(found)], *last])
@@ -314,7 +314,7 @@ class RobustnessCurve(Tabular):
             )
         if not isinstance(other, RobustnessCurve):
             raise UserError(f"Curves cross other curves; given: {shorten(repr(other))}.")
-        ours, theirs = self.by_distance, other.by_distance
+        ours, theirs = self.distance_curve, other.distance_curve
         sizes = _merged(np.concatenate([ours.jumps, theirs.jumps]), tolerance)
         reach = sizes * (1 + tolerance)
         gap = ours.at(reach) - theirs.at(reach)
@@ -387,7 +387,7 @@ def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
     if any(curve.judged is not None for curve in curves):
         raise UserError("An envelope is taken over sizes; one of the curves is judged at each strength by itself.")
     attack = curves[0].attack
-    sizes = np.minimum.reduce([curve.by_distance.minimal_sizes for curve in curves])
+    sizes = np.minimum.reduce([curve.distance_curve.minimal_sizes for curve in curves])
     return RobustnessCurve(sizes_as_typed(sizes, attack), attack=attack, unit=curves[0].unit)
 
 
@@ -418,7 +418,7 @@ def local_optimality(curve: RobustnessCurve, best: RobustnessCurve) -> float:
         raise UserError(
             f"The attack's curve has {curve.samples} samples and the envelope {best.samples}; give the same samples."
         )
-    curve, best = curve.by_distance, best.by_distance
+    curve, best = curve.distance_curve, best.distance_curve
     up_to = float(best.jumps[-1]) if best.jumps.size else 0.0
     if up_to == 0:
         return 1.0

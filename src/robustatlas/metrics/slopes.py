@@ -79,7 +79,7 @@ def change_of_slope(
     candidates = grid[_MIN_POINTS:-_MIN_POINTS]
     bases = np.stack([np.stack([np.ones_like(grid), grid, np.maximum(grid - knot, 0)], 1) for knot in candidates])
     inverses = np.linalg.pinv(bases)
-    wrong = np.float32(100) * (curve.by_distance.minimal_sizes[:, None] <= grid)
+    wrong = np.float32(100) * (curve.distance_curve.minimal_sizes[:, None] <= grid)
     knot, before, bend = _fitted(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
     if not before[0] + bend[0] and not before[0]:
         raise UserError(

@@ -89,7 +89,7 @@ class TwoSided:
 
     @property
     def _distances(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self.certified.by_distance.minimal_sizes, self.empirical.by_distance.minimal_sizes
+        return self.certified.distance_curve.minimal_sizes, self.empirical.distance_curve.minimal_sizes
 
     @property
     def _end(self) -> float:

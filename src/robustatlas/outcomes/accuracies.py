@@ -82,7 +82,7 @@ class AccuracyTable(Tabular):
         object.__setattr__(self, "clean", clean)
         object.__setattr__(self, "entries", MappingProxyType(entries))
         object.__setattr__(self, "invalid", MappingProxyType({a: v for a, v in self.invalid.items() if a in entries}))
-        alone = {attack: _among(self.unsearched.get(attack, ()), row) for attack, row in entries.items()}
+        alone = {attack: _shared_strengths(self.unsearched.get(attack, ()), row) for attack, row in entries.items()}
         object.__setattr__(self, "unsearched", MappingProxyType({a: kept for a, kept in alone.items() if kept}))
 
     @classmethod
@@ -101,7 +101,7 @@ class AccuracyTable(Tabular):
         return cls(clean, typed, invalid or {}, strengths_by_attack(unsearched))
 
     @cached_property
-    def by_distance(self) -> Mapping[str, Mapping[float, float]]:
+    def distance_entries(self) -> Mapping[str, Mapping[float, float]]:
         """The entries with strengths as distances from the unchanged image: attack -> distance -> accuracy."""
         return {
             attack: MappingProxyType({read_strength(strength, attack): value for strength, value in row.items()})
@@ -158,7 +158,7 @@ class AccuracyTable(Tabular):
     def distances(self, attack: str) -> NDArray[np.float64]:
         """Return the strengths [S] of an attack as distances from the unchanged image, increasing."""
         self._row(attack)
-        return np.fromiter(self.by_distance[attack], dtype=np.float64)
+        return np.fromiter(self.distance_entries[attack], dtype=np.float64)
 
     def values(self, attack: str) -> NDArray[np.float64]:
         """Accuracies [S] under an attack in percent, in the order of `strengths`."""
@@ -170,16 +170,16 @@ class AccuracyTable(Tabular):
         Raises:
             UserError: an attack or a strength that the table does not have.
         """
-        return self.at_distance(attack, read_strength(strength, attack))
+        return self.accuracy_within(attack, read_strength(strength, attack))
 
-    def at_distance(self, attack: str, distance: float) -> float:
+    def accuracy_within(self, attack: str, distance: float) -> float:
         """Return the accuracy in percent under an attack at a strength that is given as a distance.
 
         Raises:
             UserError: an attack or a strength that the table does not have.
         """
         self._row(attack)
-        row = self.by_distance[attack]
+        row = self.distance_entries[attack]
         if distance in row:
             return row[distance]
         for known, value in row.items():
@@ -237,7 +237,7 @@ class AccuracyTable(Tabular):
         >>> table.status("linf", 0.01), table.status("linf", 0.02)
         ('', 'upper bound only')
         """
-        return UPPER_BOUND_ONLY if _among([strength], self.unsearched.get(attack, ())) else ""
+        return UPPER_BOUND_ONLY if _shared_strengths([strength], self.unsearched.get(attack, ())) else ""
 
     def unsearched_points(self, attacks: Iterable[str] | None = None) -> tuple[Point, ...]:
         """Return the attacks and strengths at which sizes alone were searched, of some `attacks` or of all."""
@@ -339,7 +339,7 @@ are expected; multiply them by 100.
         return self.entries[attack]
 
 
-def _among(strengths: Iterable[float], known: Iterable[float]) -> tuple[float, ...]:
+def _shared_strengths(strengths: Iterable[float], known: Iterable[float]) -> tuple[float, ...]:
     """Return those of the `known` strengths that are among `strengths`."""
     wanted = [float(strength) for strength in strengths]
     return tuple(strength for strength in known if position_of(strength, wanted) is not None)

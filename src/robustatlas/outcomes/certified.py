@@ -199,7 +199,7 @@ class Certificates:
                 for name, values in columns.items():
                     values[rows] = there[name]
                 by_row.setdefault(record.row, []).append((record, columns))
-        return {row: _joined(held) for row, held in by_row.items()}
+        return {row: _joint_sizes(held) for row, held in by_row.items()}
 
     def _names(self, record: CertificateRecord) -> list[str]:
         return self._parts.placed(self._storage.names(f"certified/{record.key}"), record)
@@ -208,7 +208,7 @@ class Certificates:
         return self._parts.together(self._names(record), CERTIFIED_COLUMNS)
 
 
-def _joined(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
+def _joint_sizes(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
     """What several methods certify together: of each sample the largest size, and the first method that has it."""
     records, sizes = [record for record, _ in held], np.stack([columns["certified_size"] for _, columns in held])
     abstained = np.stack([columns["abstained"] for _, columns in held]).any(0) & (sizes.max(0) == 0)

@@ -20,10 +20,10 @@ def differences(known: Any, given: Any, where: str, place: str = "", there: str 
         for number, (one, other) in enumerate(zip(known, given, strict=True)):
             yield from differences(one, other, where, f"{place}.{number}", there)
     elif known != given:
-        yield f"{place}: {_told(known)} {where}, {_told(given)} {there}"
+        yield f"{place}: {_value_in_words(known)} {where}, {_value_in_words(given)} {there}"
 
 
-def _told(value: object) -> str:
+def _value_in_words(value: object) -> str:
     if isinstance(value, list):
         return f"{len(value)} of them"
     return "nothing" if value is None else shorten(value)

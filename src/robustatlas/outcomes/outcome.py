@@ -205,7 +205,7 @@ class Outcome:
                 f"{self.attack!r} judges each strength on its own, but was not run at every strength; "
                 "use search 'every'."
             )
-        return np.column_stack([self.minimal_size == 0, self.fooled != 0])[:, self._judged_at(sizes)]
+        return np.column_stack([self.minimal_size == 0, self.fooled != 0])[:, self._positions_of_judged(sizes)]
 
     @property
     def searched_strengths(self) -> Floats:
@@ -263,7 +263,7 @@ class Outcome:
         grid = np.append(0.0, self.searched_strengths)
         return np.asarray(grid[np.maximum(np.searchsorted(grid, self.minimal_size) - 1, 0)])
 
-    def _judged_at(self, sizes: Floats) -> Integers:
+    def _positions_of_judged(self, sizes: Floats) -> Integers:
         """``[K]``: positions of ``sizes`` among 0 and the strengths."""
         places = positions_of(sizes, np.append(0.0, self.strengths))
         if (strange := sizes[places < 0]).size:

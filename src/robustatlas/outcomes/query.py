@@ -146,7 +146,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
             if not unrestricted:
                 for setting in _CLOSED:
                     connection.execute(f"SET {setting}")
-            found = _found(connection, sql, inf if unrestricted else MOST_VALUES)
+            found = _run_sql(connection, sql, inf if unrestricted else MOST_VALUES)
             if found is None:
                 raise UserError("The SQL returns no table; give a SELECT over runs, attacks, samples and outcomes.")
             return found
@@ -158,7 +158,7 @@ def query(sql: str, runs: Sequence[str | Path] | str | Path, *, unrestricted: bo
         if "KeyboardInterrupt" in str(error):  # and where it comes while DuckDB asks Python for something
             raise KeyboardInterrupt from error
         if isinstance(error, duckdb.OutOfMemoryException) and not unrestricted:
-            raise _too_much(f"{MOST_MEMORY} of memory") from error
+            raise _limit_error(f"{MOST_MEMORY} of memory") from error
         remedy = ""
         if isinstance(error, duckdb.PermissionException) and not unrestricted:
             remedy = ". By default SQL reads and writes no files; --unrestricted, or unrestricted=True, lets it"
@@ -177,7 +177,7 @@ def _comparison_notes(runs: Mapping[str, Run]) -> list[str]:
     return [*filter(None, [different_data(subjects), *notes, *(subject.unfinished for subject in subjects)])]
 
 
-def _found(connection: duckdb.DuckDBPyConnection, sql: str, most: float) -> Table | None:
+def _run_sql(connection: duckdb.DuckDBPyConnection, sql: str, most: float) -> Table | None:
     """What the SQL finds, of at ``most`` so many values; None where it returns no table.
 
     DuckDB works in a thread of its own: in the main one it may hear of a Ctrl-C only when it is done.
@@ -192,7 +192,7 @@ def _found(connection: duckdb.DuckDBPyConnection, sql: str, most: float) -> Tabl
         while part := cursor.fetchmany(_AT_ONCE):
             found += part
             if len(found) * len(described) > most:
-                raise _too_much(f"{MOST_VALUES:,} values")
+                raise _limit_error(f"{MOST_VALUES:,} values")
         return Table(tuple(column[0] for column in described), found)
 
     with ThreadPoolExecutor(1) as thread:
@@ -209,7 +209,7 @@ _AT_ONCE = 10_000
 """Rows that are fetched together."""
 
 
-def _too_much(what: str) -> UserError:
+def _limit_error(what: str) -> UserError:
     return UserError(
         f"The SQL takes more than {what}; filter, aggregate or LIMIT, or lift all limits by --unrestricted "
         "(unrestricted=True)."

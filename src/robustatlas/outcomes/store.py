@@ -256,7 +256,7 @@ class Run:
         Raises:
             UserError: nothing there, or an attack or sample that is not.
         """
-        known = self._by_name()
+        known = self._records_by_name()
         chosen = known if attacks is None else attacks
         for record in (record for name in chosen for record in known.get(name, [])):
             self._parts.valid(record)
@@ -317,13 +317,13 @@ class Run:
 
     def finished(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
         """Samples that were searched at every one of the strengths (default: all) of an attack, increasing."""
-        records = self._by_name().get(attack, [])
+        records = self._records_by_name().get(attack, [])
         return finished(self._parts, records, grid_of(records, strengths)) if records else intersection([])
 
     def missing(self) -> dict[str, int]:
         """Attack to number of samples that a plan asks for and no part holds; empty when the run is complete."""
         plans, counts = self.plans(), {}
-        for name, records in self._by_name().items():
+        for name, records in self._records_by_name().items():
             lacking = [
                 np.setdiff1d(plan.index(), np.concatenate([self.done(alike) for alike in repeated(record, records)]))
                 for record in records
@@ -346,11 +346,11 @@ class Run:
         Raises:
             UserError: the run kept no examples.
         """
-        return examples_of(self._parts, self._storage, self._by_name().get(attack, []), index)
+        return examples_of(self._parts, self._storage, self._records_by_name().get(attack, []), index)
 
     def with_examples(self, attack: str) -> Integers:
         """Samples of the parts of an attack that kept their examples, increasing; only positions are read."""
-        held = [self.done(record, examples=True) for record in self._by_name().get(attack, [])]
+        held = [self.done(record, examples=True) for record in self._records_by_name().get(attack, [])]
         return np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
 
     def circumstances(self) -> list[dict[str, str]]:
@@ -365,7 +365,7 @@ class Run:
     def _records(self, folder: str, kind: type[Any]) -> list[Any]:
         return [parse(kind, text, place) for place, text in self._storage.texts(folder).items()]
 
-    def _by_name(self) -> dict[str, list[AttackRecord]]:
+    def _records_by_name(self) -> dict[str, list[AttackRecord]]:
         grouped: dict[str, list[AttackRecord]] = {}
         for record in self.records().values():
             grouped.setdefault(record.name, []).append(record)

@@ -17,7 +17,7 @@ becomes another number only here and at the printers:
 - **Inside** (:class:`~robustatlas.outcomes.Outcome`, the files of a run, definitions of attacks), a strength or size is
   the distance from the unchanged image: it rises with the harm, it is 0 without a change, and inf is never. For an
   attack whose strengths fall it is 100 less the typed number, as the unit of the attack says ("100 - quality"). Names
-  that count distances say so: ``distances``, ``by_distance``, ``..._within``.
+  that count distances say so: ``distances``, ``distance_curve``, ``..._within``.
 """
 
 import math

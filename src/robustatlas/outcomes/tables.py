@@ -146,7 +146,7 @@ def read_parquet(path: Path, place: str | None = None) -> dict[str, NDArray[Any]
             f"{place or path} cannot be read ({str(error).splitlines()[0]}); it is truncated or damaged. "
             "Delete it and run the same evaluation again to recompute what it held."
         ) from error
-    return _joined(flat, names, lists)
+    return _columns_from_flat(flat, names, lists)
 
 
 def read_columns(
@@ -172,16 +172,16 @@ def read_columns(
             ).fetchnumpy()
     except duckdb.Error as error:
         raise CorruptFileError(f"Some of {len(paths)} files cannot be read ({str(error).splitlines()[0]}).") from error
-    return _joined(flat, wanted, lists)
+    return _columns_from_flat(flat, wanted, lists)
 
 
-def _joined(flat: Columns, names: Sequence[str], lists: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+def _columns_from_flat(flat: Columns, names: Sequence[str], lists: Mapping[str, int]) -> dict[str, NDArray[Any]]:
     return {
-        name: np.stack([_filled(flat[f"{name}.{j}"]) for j in range(lists[name])], axis=1)
+        name: np.stack([_with_nan(flat[f"{name}.{j}"]) for j in range(lists[name])], axis=1)
         if lists.get(name)
         else np.zeros((0, 0))  # lists of a file without rows
         if name in lists
-        else _filled(flat[name])
+        else _with_nan(flat[name])
         for name in names
     }
 
@@ -195,5 +195,5 @@ def _expressions(names: Sequence[str], lists: Mapping[str, int]) -> Iterator[str
             yield identifier(name)
 
 
-def _filled(values: NDArray[Any]) -> NDArray[Any]:
+def _with_nan(values: NDArray[Any]) -> NDArray[Any]:
     return values.filled(np.nan) if isinstance(values, np.ma.MaskedArray) else values

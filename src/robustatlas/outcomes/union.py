@@ -24,7 +24,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
     sizes = np.where(rows, [outcome.minimal_size for outcome in outcomes], np.inf)
     best = sizes.argmin(0)
     found = np.isfinite(sizes.min(0))
-    of_best, known_of_best = partial(_of_best, best, found), partial(_known_of_best, best, found)
+    of_best, known_of_best = partial(_values_of_best, best, found), partial(_values_of_best_if_known, best, found)
     strengths, margins, fooled = _on_one_grid(outcomes, covered)
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     kinds = [*dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds)]
@@ -43,8 +43,8 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         origin_of=of_best([_origins_among(origins, outcome) for outcome in outcomes], 0),
         kinds=tuple(kinds),
         kind_of=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
-        possible_size=_possible(outcomes, rows),
-        true_size=_true(outcomes, rows),
+        possible_size=_smallest_possible_sizes(outcomes, rows),
+        true_size=_smallest_true_sizes(outcomes, rows),
         mistakes=known_of_best([outcome.mistakes for outcome in outcomes]),
         drawn=known_of_best([outcome.drawn for outcome in outcomes]),
         queries=_queries(outcomes, covered, strengths),
@@ -53,32 +53,34 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
             outcome.frontier and len(outcome.strengths) == len(strengths) and here.all()
             for outcome, here in zip(outcomes, covered, strict=True)
         ),
-        without_gradient=_without_gradient(outcomes, covered),
-        saved=_saved(outcomes, covered),
+        without_gradient=_share_without_gradient(outcomes, covered),
+        saved=_saved_passes(outcomes, covered),
         as_file=known_of_best([outcome.as_file for outcome in outcomes]),
-        searched_at=_searched(outcomes, covered, strengths),
+        searched_at=_searched_strengths(outcomes, covered, strengths),
     )
 
 
-def _of_best(best: Integers, found: Booleans, columns: Sequence[Integers | None], otherwise: int = 0) -> Integers:
+def _values_of_best(
+    best: Integers, found: Booleans, columns: Sequence[Integers | None], otherwise: int = 0
+) -> Integers:
     """``[N]``: of each sample the number in the column of its ``best`` outcome."""
     known = np.stack([np.zeros(len(best), np.int64) if column is None else column for column in columns])
     return np.where(found, np.take_along_axis(known, best[None], 0)[0], otherwise)
 
 
-def _known_of_best(best: Integers, found: Booleans, columns: Sequence[Integers | None]) -> Integers | None:
+def _values_of_best_if_known(best: Integers, found: Booleans, columns: Sequence[Integers | None]) -> Integers | None:
     """The same; None where no outcome has the column."""
-    return None if all(column is None for column in columns) else _of_best(best, found, columns)
+    return None if all(column is None for column in columns) else _values_of_best(best, found, columns)
 
 
-def _possible(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
+def _smallest_possible_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
     """The smallest sizes with every error counted that may be one; None of models that are not randomised."""
     if all(outcome.possible_size is None for outcome in outcomes):
         return None
     return np.asarray(np.where(rows, [outcome.doubted().minimal_size for outcome in outcomes], np.inf).min(0))
 
 
-def _true(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
+def _smallest_true_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
     """The smallest sizes by the network's own gradients alone; None where no search had others."""
     if all(outcome.true_size is None for outcome in outcomes):
         return None
@@ -86,7 +88,7 @@ def _true(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
     return np.asarray(np.where(rows, known, np.inf).min(0))
 
 
-def _saved(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Integers | None:
+def _saved_passes(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Integers | None:
     """Passes that certificates saved; None where there were none."""
     known = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
     return np.sum(known, axis=0) if known else None
@@ -109,7 +111,9 @@ def _on_one_grid(
     return strengths, np.where(np.isfinite(margins), margins, np.nan).astype(np.float32), fooled
 
 
-def _searched(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Booleans:
+def _searched_strengths(
+    outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]
+) -> Booleans:
     """``[S]``: whether each sample was searched at the strength by one of the outcomes."""
     searched = np.zeros((outcomes[0].samples, len(strengths)), np.bool_)
     for outcome, rows in zip(outcomes, covered, strict=True):
@@ -160,7 +164,7 @@ def _typical(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths
     return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
 
 
-def _without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:
+def _share_without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:
     """At each sample the best gradient that it was searched by counts."""
     told = [
         np.where(rows, outcome.without_gradient, 1.0)

@@ -338,7 +338,9 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
             for attack, at in row.about.trained_on.items()
         },
         "clean": finite(row.accuracies.clean),
-        "accuracies": {attack: _aligned(row.accuracies.by_distance[attack], grid) for attack, grid in shared.items()},
+        "accuracies": {
+            attack: _aligned(row.accuracies.distance_entries[attack], grid) for attack, grid in shared.items()
+        },
         "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},
         "constants": {f"{floor:g}": [number.low, number.high] for floor, number in row.constants.items()},
         "most": 100 if row.name in reference.models else None,

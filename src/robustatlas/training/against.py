@@ -151,7 +151,7 @@ def _check_strength(name: str, given: object, threat: ThreatModel, largest: floa
 
 def _largest_uar_strength(name: str) -> float:
     """Return the largest strength that UAR's authors trained against on images of 224 pixels."""
-    entries = load_reference("uar-imagenet100").accuracies.by_distance
+    entries = load_reference("uar-imagenet100").accuracies.distance_entries
     return max(entries.get(name, [0.0]))
 
 

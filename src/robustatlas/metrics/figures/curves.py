@@ -38,7 +38,7 @@ class Curve(Protocol):
         """Name that the colour and the dash are chosen by; empty where it is not known."""
 
     @property
-    def by_distance(self) -> Any:
+    def distance_curve(self) -> Any:
         """The curve over the distance from the unchanged image, as it is drawn."""
 
     @property
@@ -73,7 +73,7 @@ def plot_curves(
 ) -> Axes:
     """Draw robustness curves: robust accuracy in percent over the perturbation size, with its intervals.
 
-    A model has the same colour, dash and marker in all figures (see `robustatlas.common.styles.model_styles`), where the
+    A model has one colour, dash and marker in all figures (see `robustatlas.common.styles.model_styles`), where the
     curves are of different models; curves of one model under several attacks are told apart by their names. The
     strength at which papers measure is marked.
 
@@ -127,7 +127,7 @@ def _draw(
     axes: Axes, name: str, curve: Curve, style: Style, end: float, confidence: float | None, error: bool, place: int
 ) -> None:
     """A curve with its band; its markers begin at another place than those of the lines before it."""
-    rising = curve.by_distance
+    rising = curve.distance_curve
     sizes = step_sizes(rising, end)
     values = rising.at(sizes)
     axes.step(
@@ -182,7 +182,7 @@ def _curves_by_name(curves: Curves) -> dict[str, Curve]:
 def _end(curves: Iterable[Curve], up_to: float | None) -> float:
     """Return the distance at the right end of the axis: what is asked for, or just beyond the largest finite one."""
     if up_to is None:
-        jumps = [curve.by_distance.jumps for curve in curves]
+        jumps = [curve.distance_curve.jumps for curve in curves]
         largest = max((each[-1] for each in jumps if each.size), default=0.0)
         return 1.04 * float(largest) or 1.0
     return _distance(curves, up_to, "up_to")
@@ -197,8 +197,8 @@ def _distance(curves: Iterable[Curve], size: float, name: str) -> float:
 def _mark_crossings(axes: Axes, first: Curve, second: Curve, end: float, confidence: float, error: bool) -> None:
     if first.attack != second.attack:
         return
-    rising = first.by_distance
-    for crossing in rising.crossings(second.by_distance, confidence):
+    rising = first.distance_curve
+    for crossing in rising.crossings(second.distance_curve, confidence):
         if crossing.significant and crossing.start <= end:
             height = float(rising.at(crossing.start))
             axes.plot(

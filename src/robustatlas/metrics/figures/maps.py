@@ -167,7 +167,7 @@ def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack:
     below = []
     for strength in accuracies.distances(attack).tolist():
         try:
-            below.append(relative_to.at_distance(attack, strength))
+            below.append(relative_to.accuracy_within(attack, strength))
         except UserError:
             below.append(np.nan)
     return np.ma.masked_invalid(100 * values / np.array(below))

@@ -86,8 +86,8 @@ def plot_two_sided(
 
 def _draw(axes: Axes, both: Sides, end: float, confidence: float | None) -> None:
     (style,) = model_styles([both.empirical.model or both.empirical.attack])
-    certified: Curve = both.certified.by_distance
-    found: Curve = both.empirical.by_distance
+    certified: Curve = both.certified.distance_curve
+    found: Curve = both.empirical.distance_curve
     sizes = np.union1d(step_sizes(certified, end), step_sizes(found, end))
     most, least = 100 - found.at(sizes), 100 - certified.at(sizes)
     shared: dict[str, Any] = {"where": "post", "color": style.colour}

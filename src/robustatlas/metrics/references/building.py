@@ -121,12 +121,12 @@ def _depends_on_models(
     if rule == "acc":
         return any(same_strength(m.strength, strength) for m in lost)
     own = [m for m in models if m.attack == attack]
-    best = max(m.accuracies.at_distance(attack, strength) for m in own)
-    return any(m.accuracies.at_distance(attack, strength) == best for m in lost)
+    best = max(m.accuracies.accuracy_within(attack, strength) for m in own)
+    return any(m.accuracies.accuracy_within(attack, strength) == best for m in lost)
 
 
 def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
-    own = [m.accuracies.at_distance(attack, strength) for m in models if same_strength(m.strength, strength)]
+    own = [m.accuracies.accuracy_within(attack, strength) for m in models if same_strength(m.strength, strength)]
     if not own:
         at = listed_strengths([strength], attack)
         raise UserError(f"No model was trained against {attack} at {at}, so there is no acc* there.")
@@ -136,7 +136,7 @@ def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strengt
 def _best_of_all(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
     if not models:
         raise UserError(f"No model was trained against {attack}, so it has no ATA.")
-    return max(m.accuracies.at_distance(attack, strength) for m in models)
+    return max(m.accuracies.accuracy_within(attack, strength) for m in models)
 
 
 _RULES: dict[Rule, Callable[[Sequence[ReferenceModel], str, float], float]] = {

@@ -186,7 +186,7 @@ def table_of(reference: Reference | AccuracyTable) -> AccuracyTable:
 
 
 def _check_same_points(accuracies: AccuracyTable, reference: AccuracyTable, attacks: tuple[str, ...]) -> None:
-    missing, extra = different_points(accuracies.by_distance, reference.by_distance, attacks)
+    missing, extra = different_points(accuracies.distance_entries, reference.distance_entries, attacks)
     if missing or extra:
         parts = [f"{what}: {list_names(points)}" for what, points in (("missing", missing), ("extra", extra)) if points]
         raise UserError(

@@ -94,7 +94,7 @@ def select_shared_points(points: Points, known: AccuracyTable) -> dict[str, floa
     kept: dict[str, float | dict[float, float]] = {}
     for attack, row in points.items():
         if isinstance(row, Mapping):
-            grid = list(known.by_distance.get(attack, ()))
+            grid = list(known.distance_entries.get(attack, ()))
             kept[attack] = {
                 strength: value
                 for strength, value in row.items()

@@ -171,7 +171,7 @@ class Reference:
             >>> shorter.accuracies.values("linf"), shorter.marks
             (array([60.]), ('Left out, as the reference accuracy is 0: linf@0.9.',))
         """
-        entries = self.accuracies.by_distance
+        entries = self.accuracies.distance_entries
         zero = [
             f"{attack}@{format_strength(s, attack=attack)}"
             for attack, grid in entries.items()
@@ -296,7 +296,7 @@ class Reference:
                     raise UserError(
                         f"{model} and {first_model} were not evaluated with the same attacks: see {attack}."
                     )
-            missing, extra = different_points(table.by_distance, first.by_distance, first.attacks)
+            missing, extra = different_points(table.distance_entries, first.distance_entries, first.attacks)
             if missing or extra:
                 attack = (missing or extra)[0].partition("@")[0]
                 raise UserError(
@@ -311,7 +311,7 @@ class Reference:
                 raise UserError(f"No reference can be made under {attack}: every model is {MASKED}. {why}")
             strengths = first.distances(attack).tolist()
             entries[attack] = {
-                strength: max(table.at_distance(attack, strength) for table in sound) for strength in strengths
+                strength: max(table.accuracy_within(attack, strength) for table in sound) for strength in strengths
             }
         clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
         return cls(

@@ -110,7 +110,7 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
     forward, backward = result.passes(attack)
     area, median = table.find(kinds.AREA, attack), table.find(kinds.MEDIAN, attack)
     assert median is not None
-    curve = RobustnessCurve.from_outcome(outcome).by_distance if outcome.judged else None
+    curve = RobustnessCurve.from_outcome(outcome).distance_curve if outcome.judged else None
     return AttackFacts(
         attack=attack,
         unit=unit_of(attack, outcome.unit),

@@ -79,7 +79,7 @@ def certified_of(result: Result) -> Iterator[CertifiedFacts]:
         run = row in result.attacks and not held.of and result.outcome(row).judged
         strengths = tuple(result.distances(row).tolist()) if row in result.attacks else held.strengths
         correct = [round(share * len(held.sizes) / 100) for share in held.accuracies(strengths).tolist()]
-        saved, curve = result.outcome(row).saved if run else None, result.certified(row).by_distance
+        saved, curve = result.outcome(row).saved if run else None, result.certified(row).distance_curve
         half = float(curve.quantile(share_wrong_at_half(result.clean_accuracy)))
         yield CertifiedFacts(
             row=row,

@@ -63,7 +63,7 @@ def grid_advice(outcome: Outcome, clean: float, largest: float | None = None) ->
     if not outcome.monotone or outcome.typical is not None or clean == 0:
         return None
     attack, strengths, accuracies = outcome.attack, outcome.strengths, outcome.accuracies()
-    half, most = RobustnessCurve.from_outcome(outcome).by_distance.quantile([0.5, 0.9]).tolist()
+    half, most = RobustnessCurve.from_outcome(outcome).distance_curve.quantile([0.5, 0.9]).tolist()
     searched = np.isfinite(outcome.minimal_size) & (outcome.minimal_size > 0)
     reach = most if math.isfinite(most) else float(np.max(outcome.minimal_size, where=searched, initial=0.0))
     steps = min(STEPS, max(len(strengths), 10))

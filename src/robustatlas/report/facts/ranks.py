@@ -72,7 +72,7 @@ def ranked_entries(row: Row, reference: Reference) -> tuple[AccuracyTable, Accur
     reference = reference.drop_zeros()
     grids = {attack: reference.accuracies.distances(attack).tolist() for attack in reference.ranked}
     points = {attack: [s for s in grid if reference.counts(attack, s)] for attack, grid in grids.items()}
-    missing, _ = different_points(row.accuracies.by_distance, points, points)
+    missing, _ = different_points(row.accuracies.distance_entries, points, points)
     if missing:
         return None
     ours = row.accuracies.sound().restrict_distances(points)

@@ -145,7 +145,7 @@ class Row:
         lost = [attack for attack in unlike if attack in self.accuracies.entries]
         if not lost:
             return self
-        kept = {a: [*grid] for a, grid in self.accuracies.by_distance.items() if a not in lost}
+        kept = {a: [*grid] for a, grid in self.accuracies.distance_entries.items() if a not in lost}
         said = " ".join(refusal_to_compare(attack, unlike[attack]) for attack in lost)
         return replace(
             self,

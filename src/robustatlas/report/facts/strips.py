@@ -119,7 +119,7 @@ def scale_of(
     """The axis for some attacks (name -> largest strength). It is made from the first of three that is known: where
     half of the reference's clean accuracy is left (it has some of the attacks), the distances between classes (all
     attacks have one), the largest strengths."""
-    told = {} if reference is None else reference.accuracies.by_distance
+    told = {} if reference is None else reference.accuracies.distance_entries
     entries = {attack: told.get(attack, {}) for attack in known}
     if reference is not None and any(entries.values()):
         halved = {a: halved_at(list(grid), list(grid.values()), reference.clean) for a, grid in entries.items() if grid}

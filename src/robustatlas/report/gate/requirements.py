@@ -290,7 +290,7 @@ def _median(requirement: Requirement, result: Result, attack: str) -> Interval:
     """Return the median size as people type it: as far from the clean image as the samples that certainly withstand
     say, and at most as far as the examples do. Where typed strengths fall, less is farther."""
     half = share_wrong_at_half(result.clean_accuracy)
-    curve, certain = result.curve(attack).by_distance, _certain_curve(result, attack)
+    curve, certain = result.curve(attack).distance_curve, _certain_curve(result, attack)
     far = curve.band(CONFIDENCE)
     values, ends = [float(curve.quantile(half)), 0.0], [_first_size(far.sizes, far.low >= 100 * half), 0.0]
     if certain is not None:

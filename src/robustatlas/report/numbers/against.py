@@ -90,7 +90,7 @@ class Held:
     @property
     def ranked_points(self) -> int:
         """Number of (attack, strength) that the reference ranks."""
-        entries = self.reference.accuracies.by_distance
+        entries = self.reference.accuracies.distance_entries
         return sum(self.reference.counts(attack, s) for attack in self.reference.ranked for s in entries[attack])
 
     def table(self, points: Mapping[str, Sequence[float]]) -> AccuracyTable:
@@ -170,16 +170,17 @@ def hold_against(
     records = list(records)
     unlike = {**reference.unlike, **_other_threats(reference, records)}
     ours = {a: grid for a, grid in _grids(table).items() if a not in unlike}
-    both = shared_points(ours, known.by_distance, ours)
-    zero = {attack: [s for s in grid if known.at_distance(attack, s) == 0] for attack, grid in both.items()}
+    both = shared_points(ours, known.distance_entries, ours)
+    zero = {attack: [s for s in grid if known.accuracy_within(attack, s) == 0] for attack, grid in both.items()}
     positive = {attack: [s for s in grid if s not in zero[attack]] for attack, grid in both.items()}
     shared = {attack: grid for attack, grid in positive.items() if grid}
     attacks = [*reference.ranked, *(attack for attack in ours if attack not in reference.ranked)]
     ranked = {
-        attack: [s for s in known.by_distance[attack] if reference.counts(attack, s)] for attack in reference.ranked
+        attack: [s for s in known.distance_entries[attack] if reference.counts(attack, s)]
+        for attack in reference.ranked
     }
-    missing, _ = different_points(ours, {**known.by_distance, **ranked}, attacks)
-    extra = different_points(ours, known.by_distance, attacks)[1]
+    missing, _ = different_points(ours, {**known.distance_entries, **ranked}, attacks)
+    extra = different_points(ours, known.distance_entries, attacks)[1]
     published = _published(records)
     return Held(
         name=remove_mark(table.name),

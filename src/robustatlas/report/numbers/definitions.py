@@ -75,7 +75,7 @@ def median_size(outcome: Outcome) -> Interval:
         return Interval(outcome.median_size, np.nan, np.nan, CONFIDENCE)
     clean = 100 * float((outcome.minimal_size > 0).mean())
     band, half = (
-        RobustnessCurve.from_outcome(outcome).by_distance.band(CONFIDENCE, kind="pointwise"),
+        RobustnessCurve.from_outcome(outcome).distance_curve.band(CONFIDENCE, kind="pointwise"),
         100 * share_wrong_at_half(clean),
     )
     low, high = (

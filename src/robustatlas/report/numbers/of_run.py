@@ -151,7 +151,7 @@ class _Maker:
                 yield self.number(interval, what, {attack: (strength,)})
         yield self.number(median_size(outcome), kinds.MEDIAN, {attack: grid})
         if outcome.judged:
-            area = RobustnessCurve.from_outcome(outcome).by_distance.area(grid[-1])
+            area = RobustnessCurve.from_outcome(outcome).distance_curve.area(grid[-1])
             yield self.number(Interval(area, math.nan, math.nan, CONFIDENCE), kinds.AREA, {attack: grid})
         if (volume := hypervolume_of(self._result, attack)) is not None:
             mean = intervals({"": mean_statistic(volume.per_sample, 1.0)})[""]

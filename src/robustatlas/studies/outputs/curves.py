@@ -82,7 +82,8 @@ class Curves(Output):
     def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings: by the sizes found, so that it is at least this."""
         broken = [
-            {"error": share_statistic(broken_within(curve.by_distance.minimal_sizes, [size])[:, 0])} for curve in curves
+            {"error": share_statistic(broken_within(curve.distance_curve.minimal_sizes, [size])[:, 0])}
+            for curve in curves
         ]
         return StudyNumber(combine_trainings(broken)["error"])
 
@@ -96,7 +97,7 @@ class Slopes(Curves):
         rows: list[tuple[Cell, ...]] = []
         found = self.curves(done)
         for model, (label, curves) in zip(self.selected_models(done.study), found.items(), strict=True):
-            bend = change_of_slope(curves[0].by_distance, read_strength(self.up_to, self.attack))
+            bend = change_of_slope(curves[0].distance_curve, read_strength(self.up_to, self.attack))
             trained = done.trained_on(model).get(self.attack)
             at = "clean" if trained is None else text_as_typed(trained)
             rows.append(

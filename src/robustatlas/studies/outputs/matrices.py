@@ -197,12 +197,12 @@ class OfReference(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         ours = done.reference(self.reference)
         printed = None if self.printed is None else load_reference(self.printed).accuracies
-        points = [(attack, s) for attack in ours.accuracies.attacks for s in ours.accuracies.by_distance[attack]]
+        points = [(attack, s) for attack in ours.accuracies.attacks for s in ours.accuracies.distance_entries[attack]]
         rows: list[tuple[Cell, ...]] = [
             (
                 attack_label(attack).label,
                 format_strength(s, attack=attack),
-                float(ours.accuracies.at_distance(attack, s)),
+                float(ours.accuracies.accuracy_within(attack, s)),
             )
             for attack, s in points
         ]
@@ -218,7 +218,7 @@ class OfReference(Output):
 
 
 def _printed_at(printed: AccuracyTable, attack: str, strength: float) -> Cell:
-    grid = list(printed.by_distance.get(attack, ()))
+    grid = list(printed.distance_entries.get(attack, ()))
     place = position_of(strength, grid)
     return "not there" if place is None else float(printed.values(attack)[place])
 
