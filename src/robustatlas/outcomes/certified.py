@@ -67,7 +67,7 @@ class CertificateRecord(Record):
         return f"{self.name}-{self.method}-{self.fingerprint}"
 
     def shown(self) -> dict[str, Any]:
-        """What a reader has to know of it: attack, method, version, settings, threat model, box and source."""
+        """Return the fields for readers: attack, method, version, settings, threat model, box and source."""
         return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
 
     def stands(self, columns: Arrays, place: int) -> Booleans:
@@ -76,13 +76,13 @@ class CertificateRecord(Record):
 
     @property
     def row(self) -> str:
-        """What tables call it: the attack, and of another model than the run's own which."""
+        """Name of its row in tables: the attack, followed by the certified model if that is not the run's own."""
         return f"{self.name} ({self.of})" if self.of else self.name
 
 
 @dataclass(frozen=True, eq=False)
 class CertifiedSizes:
-    """What is certain of N samples under one attack.
+    """Certified sizes of N samples under one attack.
 
     Attributes:
         sizes: ``[N]``: no example is smaller; inf: there is none, 0: nothing is certain, or misclassified clean.
@@ -117,7 +117,7 @@ class CertifiedSizes:
 
     @property
     def by(self) -> list[str]:
-        """Of each sample the method that certified most; empty where nothing is certain of it."""
+        """Method that certified the largest size of each sample; empty where nothing is certified."""
         of = np.zeros(len(self.sizes), np.int64) if self.method_of is None else self.method_of
         rows = zip(of.tolist(), self.sizes.tolist(), strict=True)
         return [self.methods[k] if self.methods and size > 0 else "" for k, size in rows]
@@ -168,7 +168,7 @@ class Certificates:
         return self._parts.whole(dict.fromkeys(names, 0), CERTIFIED_COLUMNS)
 
     def columns(self, record: CertificateRecord, index: Integers, wanted: Sequence[str] = ()) -> Arrays:
-        """What a record holds at the samples ``index``."""
+        """Return the columns of a record at the samples ``index``."""
         return rows_at(self._of(record), index)
 
     def write(
@@ -209,7 +209,7 @@ class Certificates:
 
 
 def _joint_sizes(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
-    """What several methods certify together: of each sample the largest size, and the first method that has it."""
+    """Return the largest size that any method certifies of each sample, and the first method that certifies it."""
     records, sizes = [record for record, _ in held], np.stack([columns["certified_size"] for _, columns in held])
     abstained = np.stack([columns["abstained"] for _, columns in held]).any(0) & (sizes.max(0) == 0)
     methods = tuple(dict.fromkeys(record.method for record in records))

@@ -1,4 +1,4 @@
-"""What several records of one attack say together: which samples they finished, and what they found."""
+"""Joint results of several records of one attack: finished samples, outcomes and examples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[
 
 
 def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -> Outcome:
-    """What the records of an attack found together of the samples ``index``: the smallest example counts."""
+    """Return the joint outcome of an attack's records at the samples ``index``: the smallest example counts."""
     outcomes, covered = [], []
     for record in records:
         done = parts.done(record)
@@ -65,7 +65,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
 
 
 def repeated(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
-    """Those of an attack's records that say the same as one of them; devices round gradients differently."""
+    """Return the records with the strengths and search of ``record``, which several devices may have written."""
     return [other for other in records if other.strengths == record.strengths and other.same_search(record)]
 
 
@@ -76,7 +76,7 @@ def grid_of(records: Sequence[AttackRecord], strengths: Sequence[float] | None =
 
 
 def intersection(sets: Sequence[NDArray[Any]]) -> Integers:
-    """What all the sets hold, increasing."""
+    """Return the elements that all the sets have, increasing."""
     common = sets[0] if sets else _NONE
     for other in sets[1:]:
         common = np.intersect1d(common, other)

@@ -1,4 +1,4 @@
-"""What one attack found, and the one rule that says at which strengths a sample is broken."""
+"""Outcome of one attack, and the one rule that says at which strengths a sample is broken."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Outcome:
 
     @property
     def judged(self) -> bool:
-        """Whether it is known of every sample at which strengths it is broken."""
+        """True if the strengths that break each sample are known."""
         return not bool(self.unjudged.any())
 
     @property
@@ -314,7 +314,7 @@ class Outcome:
         return percent((~self.broken()).sum(axis=0), self.samples)
 
     def surviving_files(self) -> tuple[int, int] | None:
-        """How many of how many examples still are examples as an 8-bit file holds them; None where nobody looked."""
+        """Return how many examples survive rounding to an 8-bit file, and of how many; None if none was checked."""
         if self.as_file is None or not (self.as_file != 0).any():
             return None
         return int((self.as_file > 0).sum()), int((self.as_file != 0).sum())

@@ -41,7 +41,7 @@ class Keyed(Protocol):
 
 
 def said_of(identity: Identity, record: Keyed | None) -> dict[str, str]:
-    """What a part of a run says; ``record``: of its attack, None for clean samples."""
+    """Return the metadata that a part of a run records; ``record``: its attack, None for clean samples."""
     said = {OF_RUN: identity.shortened().model_dump_json()}
     return said if record is None else {ATTACK: record.key, **said}
 

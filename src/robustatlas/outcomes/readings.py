@@ -1,4 +1,4 @@
-"""What indicators read of a model (``diagnoses/HASH.json``)."""
+"""Readings of indicators at the samples of a model (``diagnoses/HASH.json``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.records import MOST_SAMPLES
 
 Severity = Literal["masked", "doubtful", "note"]
-"""What a flag makes of the verdict: ``"masked"`` (attacks by gradients are blind at many samples), ``"doubtful"``, or
+"""Verdict that a flag causes: ``"masked"`` (attacks by gradients are blind at many samples), ``"doubtful"``, or
 ``"note"`` (worth knowing; the search is not concerned)."""
 
 
@@ -65,7 +65,7 @@ class Reading(Record):
 
 
 class DiagnosisRecord(Record):
-    """What all indicators read at the samples ``index`` [n], positions in the data set of correctly classified ones.
+    """Readings of all indicators at samples ``index`` [n], positions in the data set of correctly classified samples.
     ``asked``: names the question, that is attacks, samples to choose from and seed. ``told``: whether anything can be
     told: attacks by gradients were asked for, or such with nothing to optimise. ``forward``, ``backward``: passes a
     sample."""
@@ -89,5 +89,5 @@ class DiagnosisRecord(Record):
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Name of its file."""
         return digest([self.asked, [[r.name, *r.strengths] if r.strengths else r.name for r in self.readings]])

@@ -1,4 +1,4 @@
-"""What a run says of its attacks (``attacks/``), of what was asked of it (``plans/``) and of its model (``cards/``)."""
+"""Records of a run's attacks (``attacks/``), of what was asked of it (``plans/``) and of its model (``cards/``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Numbers = tuple[tuple[float, ...], ...]
 
 
 class GradientRecord(BaseModel):
-    """How gradients were taken, as a few samples of the data show it.
+    """Fingerprint of the gradients that an attack was given, measured at a few samples of the data.
 
     Attributes:
         at: positions of these samples in the data set.
@@ -63,7 +63,7 @@ class GradientRecord(BaseModel):
     without: float = 0.0
 
     def same(self, other: GradientRecord) -> bool:
-        """Whether both are of the same gradient."""
+        """Return if both are fingerprints of equal gradients."""
         return (
             self.at == other.at
             and self.ways.keys() == other.ways.keys()
@@ -106,7 +106,7 @@ class AttackRecord(Record):
     """
 
     kept: ClassVar[str] = "robust"
-    """What a sample without an example is."""
+    """Word for a sample without an example."""
 
     name: AttackName
     strengths: tuple[float, ...] = Field(min_length=1, max_length=100_000)
@@ -163,7 +163,7 @@ class AttackRecord(Record):
 
     @property
     def origin(self) -> str:
-        """How its numbers were found, in a phrase for people."""
+        """Phrase for people that names the search which found its numbers."""
         if self.finder is not None:
             return f"examples of {self.finder}"
         search, seed = self.protocol.get("search", "given"), self.protocol.get("seed")
@@ -173,7 +173,7 @@ class AttackRecord(Record):
         return ", ".join(said)
 
     def _grid(self) -> list[str]:
-        """Of a sweep, the steps to which its numbers are exact."""
+        """Return a phrase with the spacing of a sweep, to which its numbers are exact; nothing for other searches."""
         optimizers = [
             each for each in _run_settings(self.protocol.get("plan"), "optimizer") if isinstance(each, Mapping)
         ]
@@ -182,7 +182,7 @@ class AttackRecord(Record):
 
     @property
     def lowers_margins(self) -> bool:
-        """Whether the lowest margin was searched for at every strength.
+        """True if the lowest margin was searched for at every strength.
 
         By the search for that, or at each strength by itself on the margin of probabilities, as the paper of the
         adversarial hypervolume does.
@@ -216,7 +216,7 @@ class AttackRecord(Record):
         return isinstance(features, dict) and {"network", "layers"} <= features.keys()
 
     def same_set(self, other: AttackRecord) -> bool:
-        """Whether both have the same threat model and are judged alike, so that the smaller example counts."""
+        """Return if both have one threat model and one way of judging, so that the smaller example counts."""
         return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
 
     def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
@@ -227,7 +227,7 @@ class AttackRecord(Record):
         return ~broken_within(sizes, [self.strengths[place]])[:, 0]
 
     def same_search(self, other: AttackRecord) -> bool:
-        """Whether both search the same threat model in the same way by the same gradient, at whatever strengths."""
+        """Return if both search one threat model with equal settings and gradients, at any strengths."""
         if self.gradient is None or other.gradient is None:
             by_gradient = self.gradient is other.gradient
         else:
@@ -257,7 +257,7 @@ Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(
 
 
 class CallRecord(Record):
-    """What one call of ``evaluate`` asked of a run: some attacks on some samples.
+    """Request of one call of ``evaluate``: some attacks on some samples.
 
     Attributes:
         attacks: their names.
@@ -285,7 +285,7 @@ class CallRecord(Record):
 
     @property
     def name(self) -> str:
-        """Of its file; the same for the same attacks and samples."""
+        """Name of its file, determined by the attacks and samples."""
         return digest([list(self.attacks), [list(span) for span in self.spans]])
 
     @property
@@ -299,14 +299,14 @@ class CallRecord(Record):
 
 
 class CardRecord(Record):
-    """What the owner of a run says of its model, such as its paper or its training; of no effect on any number."""
+    """Description of a run's model by its owner, such as its paper or its training; it affects no number."""
 
     created: str = ""
     about: Json
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Name of its file."""
         return digest([self.created, self.about])
 
 

@@ -141,7 +141,7 @@ class Run:
         return {key: found[key] for key in dict.fromkeys([*order, *found])}
 
     def plans(self) -> list[CallRecord]:
-        """What was asked of the run, oldest first."""
+        """Return the requests of all calls of ``evaluate``, oldest first."""
         return sorted(self._records("plans", CallRecord), key=lambda plan: plan.created)
 
     def add(self, records: Iterable[AttackRecord], plan: CallRecord) -> None:
@@ -170,12 +170,12 @@ class Run:
         self._storage.create_text(f"cards/{card.name}", card.to_json())
 
     def cards(self) -> list[CardRecord]:
-        """What was said of the model, oldest first."""
+        """Return the descriptions of the model, oldest first."""
         return sorted(self._records("cards", CardRecord), key=lambda card: card.created)
 
     @property
     def audit(self) -> Run | None:
-        """What an audit found, kept apart from what the run holds; None: there was none."""
+        """Results of an audit, stored apart from those of the run; None: there was none."""
         if self._audit is None and self.path is not None:
             place = check_inside(self.path, self.path / "audit")
             self._audit = Run.open(place) if is_run(place) else None
@@ -194,7 +194,7 @@ class Run:
         return parse(DiagnosisRecord, self._storage.create_text(file, record.to_json()), file)
 
     def diagnoses(self) -> list[DiagnosisRecord]:
-        """What indicators read, oldest first."""
+        """Return the diagnoses, oldest first."""
         return sorted(self._records("diagnoses", DiagnosisRecord), key=lambda record: record.created)
 
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
@@ -205,7 +205,7 @@ class Run:
         return self._parts.done(record, examples=examples)
 
     def intact(self, records: Iterable[AttackRecord]) -> bool:
-        """Whether no part that counted as done is damaged, all read whole; those that are count no more."""
+        """Read all parts of some attacks completely; False if a finished one is damaged. It then counts no more."""
         return self._parts.intact(records)
 
     def write(
@@ -235,7 +235,7 @@ class Run:
             self._storage.copy_tables(other._storage, folder)
 
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
-        """What one search found, as written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at samples ``index``."""
+        """Return the ``wanted`` columns of :data:`OUTCOME_COLUMNS` of one search at samples ``index``, as written."""
         names = self._parts.names(record)
         return rows_at(self._parts.gathered(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
 
@@ -301,7 +301,7 @@ class Run:
         return self.certificates.known()
 
     def _certified(self, index: Integers, outcomes: Mapping[str, Outcome]) -> dict[str, CertifiedSizes]:
-        """What is certified of some samples, checked against what was found of them."""
+        """Return the certified sizes of some samples after checking them against the examples found."""
         certified = self.certificates.sizes(self.certified_by(), index)
         for name, outcome in outcomes.items():
             if name in certified:
@@ -335,7 +335,7 @@ class Run:
         return counts
 
     def clean(self, index: Integers) -> Arrays:
-        """What is known of the clean samples among ``index``: SAMPLE_COLUMNS, in any order."""
+        """Return SAMPLE_COLUMNS of the clean samples among ``index`` that the run has, in any order."""
         known = self._parts.samples()
         rows = np.isin(known["index"], index)
         return {name: values[rows] for name, values in known.items()}
@@ -354,7 +354,7 @@ class Run:
         return np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
 
     def circumstances(self) -> list[dict[str, str]]:
-        """Where and with what the parts were computed, each combination once; unknown metadata are counted."""
+        """Return the machines and versions that computed the parts, each pair once; other metadata are counted."""
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
             for said in self._storage.metadata(self._parts.names(record)):

@@ -108,7 +108,7 @@ def sizes_as_typed(sizes: NDArray[np.float64], attack: str) -> NDArray[np.float6
 
 
 def same_strength(a: float, b: float) -> bool:
-    """Whether two strengths are equal up to `STRENGTH_TOLERANCE`."""
+    """Return if two strengths are equal up to `STRENGTH_TOLERANCE`."""
     return math.isclose(a, b, rel_tol=STRENGTH_TOLERANCE)
 
 
@@ -180,7 +180,7 @@ def _listed_levels(levels: Sequence[float], attack: str) -> str:
 
 
 def in_levels(strength: float, largest: float) -> str:
-    """What a strength in levels of 255 means, where ``largest`` is that of strengths in [0, 1]; empty for others.
+    """Return a hint for a strength given in levels of 255 where ``largest`` lies in [0, 1]; empty for others.
 
     >>> in_levels(8, 0.1), in_levels(0.2, 0.1), in_levels(60, 50)
     ('for 8 of 255 give 8/255', '', '')

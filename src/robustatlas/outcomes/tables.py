@@ -109,8 +109,8 @@ def _listed(paths: Sequence[Path]) -> str:
 
 
 def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
-    """What :func:`write_parquet` was told about each of some files, by one query; :class:`CorruptFileError` where one
-    cannot be read."""
+    """Return the metadata of some files written by :func:`write_parquet`, by one query; :class:`CorruptFileError` where
+    one cannot be read."""
     import duckdb
 
     found: dict[Path, dict[str, str]] = {path: {} for path in paths}
