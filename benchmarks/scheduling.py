@@ -89,7 +89,7 @@ class _Nowhere:
     def write(self, *_: object, **__: object) -> None:
         return
 
-    def intact(self, *_: object) -> bool:
+    def can_read_records(self, *_: object) -> bool:
         return True
 
 

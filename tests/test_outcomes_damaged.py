@@ -65,9 +65,9 @@ def test_a_part_damaged_inside_counts_until_it_is_read(tmp_path: Path) -> None:
     run = examples.begin(tmp_path)
     assert run.done(record).tolist() == list(range(7))
     with pytest.warns(UserWarning, match=file.name):
-        assert not run.intact([record])
+        assert not run.can_read_records([record])
     assert run.done(record).tolist() == [0, 1, 2, 6]
-    assert run.intact([record]), "what is known to be damaged is not counted"
+    assert run.can_read_records([record]), "what is known to be damaged is not counted"
     assert_same(examples.fill(run, examples.PARTS[1:2], ("linf",)).table(), whole)
 
 

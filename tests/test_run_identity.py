@@ -104,7 +104,7 @@ def test_each_gradient_has_its_own_key_and_the_same_one_always_the_same(net: nn.
     assert set(again.records) == keys["none detached"]
     half = run(ra.Classifier(GRADIENTS["none detached"](net), precision="bfloat16"), data, None, samples=2)
     (one,), (other,) = (list(result.records.values()) for result in (again, half))
-    assert one.gradient is not None and other.gradient is not None and one.gradient.same(other.gradient)
+    assert one.gradient is not None and other.gradient is not None and one.gradient.is_same_gradient(other.gradient)
 
 
 def test_subsets_of_the_data_share_their_gradient(net: nn.Module, tmp_path: Path) -> None:

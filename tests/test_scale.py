@@ -81,7 +81,7 @@ def computed_twice(run: Path) -> int:
     twice = 0
     for record in opened.records().values():
         index = np.concatenate(
-            [opened._parts.one(name, record)["index"] for name in opened._storage.names(f"outcomes/{record.key}")]
+            [opened._parts.read_part(name, record)["index"] for name in opened._storage.names(f"outcomes/{record.key}")]
         )
         twice += len(index) - len(np.unique(index))
     return twice

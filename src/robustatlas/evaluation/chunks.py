@@ -147,7 +147,7 @@ class RowStore(Protocol):
     ) -> None:
         """Store the rows of a chunk."""
 
-    def intact(self, records: Any) -> bool:
+    def can_read_records(self, records: Any) -> bool:
         """Return if every stored part can be read; those that cannot count as missing from now on."""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from robustatlas.common.version import __version__
 
 
-def now(timespec: str = "seconds") -> str:
+def current_time(timespec: str = "seconds") -> str:
     """The time, to the second or as `timespec` of `datetime.isoformat` says."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec=timespec)
 
@@ -30,15 +30,15 @@ def circumstances(**more: str) -> dict[str, str]:
     """Return metadata for a part: versions, host, processor, time; ``more`` adds to them, such as the device."""
     versions = {"robustatlas": __version__} | {package: _version(package) for package in ("torch", "numpy")}
     machine = {"python": platform.python_version(), "system": platform.platform(), "host": socket.gethostname()}
-    return versions | machine | {"cores": str(os.cpu_count()), "created": now()} | more
+    return versions | machine | {"cores": str(os.cpu_count()), "created": current_time()} | more
 
 
-def told(said: Mapping[str, str], aside: Collection[str] = ()) -> dict[str, str]:
+def machine_metadata(said: Mapping[str, str], aside: Collection[str] = ()) -> dict[str, str]:
     """Select the metadata of a part that describe its machine and versions.
 
     All others, such as those added by programs that rewrite files, are only counted; those in ``aside`` are not.
 
-    >>> told({"host": "here", "created": "today", "ARROW:schema": "/////9gB"}, aside=["created"])
+    >>> machine_metadata({"host": "here", "created": "today", "ARROW:schema": "/////9gB"}, aside=["created"])
     {'host': 'here', 'other metadata': '1 not shown'}
     """
     known = {name: said[name] for name in SAID if name in said}

@@ -112,6 +112,6 @@ def _certified(table: OutcomeTable, names: Sequence[str]) -> dict[str, NDArray[A
             [unknown if each is None else _as_typed(each.attack, "certified_size", each.sizes) for each in held]
         ),
         "certified_by": object_column(
-            [by for each in held for by in ([""] * table.samples if each is None else each.by)]
+            [by for each in held for by in ([""] * table.samples if each is None else each.leading_methods)]
         ),
     }

@@ -38,7 +38,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
         if not rows.any():
             continue
         # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
-        columns = rows_at(parts.of(record), np.where(rows, index, done[0]))
+        columns = rows_at(parts.columns(record), np.where(rows, index, done[0]))
         del columns["index"]
         found, true = columns.pop("found_run"), columns.pop("true_size")
         outcomes.append(
@@ -64,9 +64,9 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
     return smallest_of(outcomes, covered)
 
 
-def repeated(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
+def equivalent_records(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
     """Return the records with the strengths and search of ``record``, which several devices may have written."""
-    return [other for other in records if other.strengths == record.strengths and other.same_search(record)]
+    return [other for other in records if other.strengths == record.strengths and other.has_same_search(record)]
 
 
 def grid_of(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
@@ -93,7 +93,7 @@ def examples_of(
     for record in records:
         for name in parts.names(record, "adversarial"):
             kept, stored = True, storage.read(name)
-            part = parts.one(name.replace("adversarial/", "outcomes/", 1), record)
+            part = parts.read_part(name.replace("adversarial/", "outcomes/", 1), record)
             sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
             for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
                 if position in wanted and sizes[position] == smallest[position]:

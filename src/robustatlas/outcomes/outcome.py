@@ -343,20 +343,20 @@ class Outcome:
             return self
         return replace(self, minimal_size=self.possible_size, possible_size=None, mistakes=None, drawn=None)
 
-    def found_by(self) -> dict[str, int]:
+    def counts_by_origin(self) -> dict[str, int]:
         """Origin -> number of samples whose smallest example it found; clean errors need none.
 
         Example:
             >>> from robustatlas.outcomes import OutcomeTable
             >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.2, 0.0]}, {"linf": [0.1, 0.2]})
-            >>> replace(table.outcome("linf"), origins=("descent, seed 0",)).found_by()
+            >>> replace(table.outcome("linf"), origins=("descent, seed 0",)).counts_by_origin()
             {'descent, seed 0': 1}
         """
         found = np.isfinite(self.minimal_size) & (self.minimal_size > 0)
         of = np.zeros(self.samples, np.int64) if self.origin_of is None else self.origin_of
         return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
 
-    def found_last(self) -> dict[str, int]:
+    def counts_by_run(self) -> dict[str, int]:
         """Kind of run -> number of samples whose smallest example it found, where that is known; kinds that found none
         are left out.
         """

@@ -48,9 +48,9 @@ class GradientRecord(BaseModel):
 
     Example:
         >>> known = GradientRecord(at=(0,), ways={"own": ((1.0, 0.25),)}, within=0.05)
-        >>> known.same(known.model_copy(update={"ways": {"own": ((1.0, 0.26),)}}))
+        >>> known.is_same_gradient(known.model_copy(update={"ways": {"own": ((1.0, 0.26),)}}))
         True
-        >>> known.same(known.model_copy(update={"ways": {"own": ((),)}}))
+        >>> known.is_same_gradient(known.model_copy(update={"ways": {"own": ((),)}}))
         False
     """
 
@@ -62,18 +62,18 @@ class GradientRecord(BaseModel):
     kinks: tuple[float, ...] = ()
     without: float = 0.0
 
-    def same(self, other: GradientRecord) -> bool:
+    def is_same_gradient(self, other: GradientRecord) -> bool:
         """Return if both are fingerprints of equal gradients."""
         return (
             self.at == other.at
             and self.ways.keys() == other.ways.keys()
-            and all(self._alike(numbers, other.ways[way]) for way, numbers in self.ways.items())
+            and all(self._is_close(numbers, other.ways[way]) for way, numbers in self.ways.items())
         )
 
-    def _alike(self, mine: Numbers, given: Numbers) -> bool:
-        return len(mine) == len(given) and all(map(self._near, mine, given))
+    def _is_close(self, mine: Numbers, given: Numbers) -> bool:
+        return len(mine) == len(given) and all(map(self._is_close_row, mine, given))
 
-    def _near(self, mine: Sequence[float], given: Sequence[float]) -> bool:
+    def _is_close_row(self, mine: Sequence[float], given: Sequence[float]) -> bool:
         return len(mine) == len(given) and all(
             abs(one - other) <= self.within for one, other in zip(mine, given, strict=True)
         )
@@ -215,7 +215,7 @@ class AttackRecord(Record):
         features = distance.get("features") if isinstance(distance, dict) else None
         return isinstance(features, dict) and {"network", "layers"} <= features.keys()
 
-    def same_set(self, other: AttackRecord) -> bool:
+    def has_same_threat(self, other: AttackRecord) -> bool:
         """Return if both have one threat model and one way of judging, so that the smaller example counts."""
         return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
 
@@ -226,13 +226,13 @@ class AttackRecord(Record):
         sizes = snapped(columns["minimal_size"], self.strengths)
         return ~broken_within(sizes, [self.strengths[place]])[:, 0]
 
-    def same_search(self, other: AttackRecord) -> bool:
+    def has_same_search(self, other: AttackRecord) -> bool:
         """Return if both search one threat model with equal settings and gradients, at any strengths."""
         if self.gradient is None or other.gradient is None:
             by_gradient = self.gradient is other.gradient
         else:
-            by_gradient = self.gradient.same(other.gradient)
-        return self.same_set(other) and self.protocol == other.protocol and by_gradient
+            by_gradient = self.gradient.is_same_gradient(other.gradient)
+        return self.has_same_threat(other) and self.protocol == other.protocol and by_gradient
 
 
 _SEARCH_PARAMETERS = {"Linf": {"starts"}, "L2": {"starts"}, "L1": {"starts", "sparsity"}, "L0": {"starts"}}
@@ -338,7 +338,7 @@ def check_joins(
     """Raise :class:`UserError` where a run holds an attack of this name with another threat model, or judged in another
     way; ``where``: what the sentence calls the run, ``remedy``: what to do."""
     for other in known:
-        if other.name == record.name and not other.same_set(record):
+        if other.name == record.name and not other.has_same_threat(record):
             held, given = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))
             how = ", ".join(differences(held, given, "in the run"))
             raise UserError(

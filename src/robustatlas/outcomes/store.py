@@ -34,10 +34,10 @@ from robustatlas.common.escaping import json_value
 from robustatlas.common.files import check_inside, parse_path
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
-from robustatlas.outcomes.circumstances import now, told
+from robustatlas.outcomes.circumstances import current_time, machine_metadata
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
 from robustatlas.outcomes.identity import Identity, check_format
-from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
+from robustatlas.outcomes.joined import equivalent_records, examples_of, finished, grid_of, intersection, outcome_of
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
 from robustatlas.outcomes.readings import DiagnosisRecord
@@ -79,12 +79,12 @@ class Run:
         if path is None:
             return cls(identity)
         storage = _open_storage(path)
-        run = cls._of(storage, storage.begin(identity.to_json()))
+        run = cls._from_storage(storage, storage.begin(identity.to_json()))
         run._check_about(identity)
         return run
 
     @classmethod
-    def begun(cls, path: str | Path | None, identity: Identity) -> Run | None:
+    def open_existing(cls, path: str | Path | None, identity: Identity) -> Run | None:
         """The run in ``path``, None where there is none; nothing is written.
 
         Raises:
@@ -95,7 +95,7 @@ class Run:
         storage = _open_storage(path)
         if (about := storage.identity()) is None:
             return None
-        run = cls._of(storage, about)
+        run = cls._from_storage(storage, about)
         run._check_about(identity)
         return run
 
@@ -126,10 +126,10 @@ class Run:
             raise UserError(
                 f"{storage.root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote."
             )
-        return cls._of(storage, about)
+        return cls._from_storage(storage, about)
 
     @classmethod
-    def _of(cls, storage: Storage, about: str) -> Run:
+    def _from_storage(cls, storage: Storage, about: str) -> Run:
         file = f"{storage.root}/run.json"
         check_format(about, file)
         return cls(parse(Identity, about, file), storage)
@@ -163,7 +163,11 @@ class Run:
             UserError: something that JSON cannot hold.
         """
         if about:
-            self.keep(CardRecord(created=now("microseconds"), about=json_value(about, "the description of the model")))
+            self.keep(
+                CardRecord(
+                    created=current_time("microseconds"), about=json_value(about, "the description of the model")
+                )
+            )
 
     def keep(self, card: CardRecord) -> None:
         """Keep a card as it is."""
@@ -200,13 +204,13 @@ class Run:
     def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
 
-        Of parts that were not read before only the positions are looked at, of all by one query; see :meth:`intact`.
+        Of parts that were not read before only the positions are read, in one query; see :meth:`can_read_records`.
         """
         return self._parts.done(record, examples=examples)
 
-    def intact(self, records: Iterable[AttackRecord]) -> bool:
+    def can_read_records(self, records: Iterable[AttackRecord]) -> bool:
         """Read all parts of some attacks completely; False if a finished one is damaged. It then counts no more."""
-        return self._parts.intact(records)
+        return self._parts.can_read_records(records)
 
     def write(
         self,
@@ -237,7 +241,7 @@ class Run:
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
         """Return the ``wanted`` columns of :data:`OUTCOME_COLUMNS` of one search at samples ``index``, as written."""
         names = self._parts.names(record)
-        return rows_at(self._parts.gathered(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
+        return rows_at(self._parts.gather_columns(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
 
     def table(
         self,
@@ -298,7 +302,7 @@ class Run:
 
     def certified_by(self) -> list[CertificateRecord]:
         """The methods that certified something, on which attacks; of those that are damaged a warning."""
-        return self.certificates.known()
+        return self.certificates.records()
 
     def _certified(self, index: Integers, outcomes: Mapping[str, Outcome]) -> dict[str, CertifiedSizes]:
         """Return the certified sizes of some samples after checking them against the examples found."""
@@ -325,7 +329,9 @@ class Run:
         plans, counts = self.plans(), {}
         for name, records in self._records_by_name().items():
             lacking = [
-                np.setdiff1d(plan.index(), np.concatenate([self.done(alike) for alike in repeated(record, records)]))
+                np.setdiff1d(
+                    plan.index(), np.concatenate([self.done(alike) for alike in equivalent_records(record, records)])
+                )
                 for record in records
                 for plan in plans
                 if record.key in plan.attacks and record.finder is None
@@ -358,7 +364,7 @@ class Run:
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
             for said in self._storage.metadata(self._parts.names(record)):
-                about = told(said, aside=("created", ATTACK, OF_RUN))
+                about = machine_metadata(said, aside=("created", ATTACK, OF_RUN))
                 found.setdefault(repr(sorted(about.items())), about)
         return list(found.values())
 

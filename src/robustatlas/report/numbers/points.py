@@ -9,7 +9,7 @@ from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_streng
 from robustatlas.common.wording import list_names, suggestion
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
 from robustatlas.outcomes.outcome import Outcome
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, listed_strengths, position_of
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, levels_hint, listed_strengths, position_of
 from robustatlas.outcomes.table import OutcomeTable
 
 
@@ -65,7 +65,7 @@ def searched_points(
         place = position_of(most, grid)
         if place is None:
             point = ((attack, value_as_typed(attack, most)),)
-            if meant := in_levels(most, grid[-1]):
+            if meant := levels_hint(most, grid[-1]):
                 raise UserError(f"{given} is beyond every strength of {attack}; {meant}.")
             near = [*[each for each in grid if each < most][-1:], *[each for each in grid if each > most][:1]]
             raise UserError(
