@@ -216,4 +216,4 @@ def test_parts_made_apart_are_joined(net: nn.Module, data: Any, tmp_path: Path) 
     joined = merge([tmp_path / "part0", tmp_path / "part1"], tmp_path / "all")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not joined.missing() and len(joined.table().index) == 12
+        assert not joined.missing_counts() and len(joined.table().index) == 12

@@ -131,7 +131,7 @@ class Task(ABC):
 class RowStore(Protocol):
     """The part of a run that holds the rows of its tasks: of its attacks, or of its certificates."""
 
-    def done(self, record: Any, *, examples: bool = False) -> Integers:
+    def stored_samples(self, record: Any, *, examples: bool = False) -> Integers:
         """Return the positions in the data set of the samples that have rows."""
 
     def columns(self, record: Any, index: Integers, wanted: Sequence[str] = ...) -> Columns:

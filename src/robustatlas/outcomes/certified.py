@@ -158,7 +158,7 @@ class Certificates:
         self._storage.delete(f"certified/{record.key}")
         self._storage.delete(f"certificates/{record.key}")
 
-    def done(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
+    def stored_samples(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that a record covers, increasing."""
         return distinct(self._columns(record)["index"])
 

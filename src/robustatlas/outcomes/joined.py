@@ -20,7 +20,7 @@ _NONE = np.zeros(0, np.int64)
 
 def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
     """Samples that, by all records of an attack together, were searched at every one of the strengths."""
-    held = [(record.strengths, parts.done(record)) for record in records if record.finder is None]
+    held = [(record.strengths, parts.stored_samples(record)) for record in records if record.finder is None]
     searching = [
         tuple(k for k, (searched, _) in enumerate(held) if position_of(strength, searched) is not None)
         for strength in strengths
@@ -33,7 +33,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
     """Return the joint outcome of an attack's records at the samples ``index``: the smallest example counts."""
     outcomes, covered = [], []
     for record in records:
-        done = parts.done(record)
+        done = parts.stored_samples(record)
         rows = np.isin(index, done)
         if not rows.any():
             continue

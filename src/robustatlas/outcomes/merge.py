@@ -159,7 +159,7 @@ def _hand_over(joined: Run, giver: AttackRecord, taker: AttackRecord) -> None:
             "runs": (),
         }
     )
-    index = np.setdiff1d(joined.done(giver), joined.done(record))
+    index = np.setdiff1d(joined.stored_samples(giver), joined.stored_samples(record))
     if not len(index):
         return
     searched = joined.columns(giver, index)

@@ -70,7 +70,7 @@ class Parts:
         self._done: dict[tuple[str, bool], tuple[set[str], Integers]] = {}
         self._placed: dict[str, bool] = {}
 
-    def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
+    def stored_samples(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
 
         Of parts that were not read before only the positions are read, in one query; see :meth:`can_read_records`.

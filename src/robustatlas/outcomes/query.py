@@ -170,7 +170,7 @@ def _comparison_notes(runs: Mapping[str, Run]) -> list[str]:
     if len(runs) < 2:
         return []
     subjects = [
-        Subject.from_run(name, run.identity.data.name, run.identity, run.records().values(), run.missing())
+        Subject.from_run(name, run.identity.data.name, run.identity, run.records().values(), run.missing_counts())
         for name, run in runs.items()
     ]
     notes = [refusal_to_compare(attack, how) for attack, how in attack_differences(subjects).items()]

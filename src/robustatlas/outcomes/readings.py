@@ -34,7 +34,7 @@ class Reading(Record):
 
     Example:
         >>> reading = Reading(name="gradient", severity="masked", threshold=0.1, values=(1.0, 0.2, None), doubtful=(1,))
-        >>> reading.judged
+        >>> reading.value_count
         2
     """
 
@@ -59,7 +59,7 @@ class Reading(Record):
         return self
 
     @property
-    def judged(self) -> int:
+    def value_count(self) -> int:
         """Number of samples of which something can be said."""
         return sum(value is not None for value in self.values)
 

@@ -201,12 +201,12 @@ class Run:
         """Return the diagnoses, oldest first."""
         return sorted(self._records("diagnoses", DiagnosisRecord), key=lambda record: record.created)
 
-    def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
+    def stored_samples(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
 
         Of parts that were not read before only the positions are read, in one query; see :meth:`can_read_records`.
         """
-        return self._parts.done(record, examples=examples)
+        return self._parts.stored_samples(record, examples=examples)
 
     def can_read_records(self, records: Iterable[AttackRecord]) -> bool:
         """Read all parts of some attacks completely; False if a finished one is damaged. It then counts no more."""
@@ -317,20 +317,23 @@ class Run:
         which there is anything."""
         if index is not None:
             return np.sort(self._parts.samples()["index"])
-        return intersection([done for record in self.certified_by() if len(done := self.certificates.done(record))])
+        return intersection(
+            [done for record in self.certified_by() if len(done := self.certificates.stored_samples(record))]
+        )
 
     def finished(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
         """Samples that were searched at every one of the strengths (default: all) of an attack, increasing."""
         records = self._records_by_name().get(attack, [])
         return finished(self._parts, records, grid_of(records, strengths)) if records else intersection([])
 
-    def missing(self) -> dict[str, int]:
+    def missing_counts(self) -> dict[str, int]:
         """Attack to number of samples that a plan asks for and no part holds; empty when the run is complete."""
         plans, counts = self.plans(), {}
         for name, records in self._records_by_name().items():
             lacking = [
                 np.setdiff1d(
-                    plan.index(), np.concatenate([self.done(alike) for alike in equivalent_records(record, records)])
+                    plan.index(),
+                    np.concatenate([self.stored_samples(alike) for alike in equivalent_records(record, records)]),
                 )
                 for record in records
                 for plan in plans
@@ -356,7 +359,7 @@ class Run:
 
     def with_examples(self, attack: str) -> Integers:
         """Samples of the parts of an attack that kept their examples, increasing; only positions are read."""
-        held = [self.done(record, examples=True) for record in self._records_by_name().get(attack, [])]
+        held = [self.stored_samples(record, examples=True) for record in self._records_by_name().get(attack, [])]
         return np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
 
     def circumstances(self) -> list[dict[str, str]]:

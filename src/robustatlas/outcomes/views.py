@@ -75,7 +75,7 @@ class _Rows:
             f"{sql_literal(run.identity.created)} AS created",
             f"{table.samples} AS samples",
             f"{sql_literal(run.identity.data.fingerprint)} AS images",
-            f"{max(run.missing().values(), default=0)} AS missing",
+            f"{max(run.missing_counts().values(), default=0)} AS missing",
         ]
         self.selects["runs"].append(f"SELECT {', '.join(fields)}")
         columns: Columns = {

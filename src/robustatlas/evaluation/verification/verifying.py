@@ -168,7 +168,7 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
     for name, record in records.items():
         chosen = judged.smallest(name, rows)
-        chosen = chosen[~np.isin(work.index[rows[chosen]], store.done(record))]
+        chosen = chosen[~np.isin(work.index[rows[chosen]], store.stored_samples(record))]
         if not len(chosen):
             continue
         samples_of = rows[chosen]
