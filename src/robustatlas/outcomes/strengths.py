@@ -82,7 +82,7 @@ def read_sizes(given: ArrayLike, attack: str) -> ArrayLike:
     top = falling_scale_start(attack)
     if top is None:
         return given
-    sizes = real_array(given, f"the sizes of {attack}")
+    sizes = real_array(given, f"The sizes of {attack}")
     return np.where((sizes == 0) | (sizes == np.inf), sizes, np.round(top - sizes, 10))
 
 
@@ -93,7 +93,7 @@ def read_places(given: ArrayLike, attack: str) -> NDArray[np.float64]:
     >>> read_places([100, 80], "resolution"), read_places(0.1, "linf")
     (array([ 0., 20.]), array(0.1))
     """
-    places, top = real_array(given, f"the sizes of {attack or 'a curve'}"), falling_scale_start(attack)
+    places, top = real_array(given, f"The sizes of {attack or 'a curve'}"), falling_scale_start(attack)
     return places if top is None else np.round(top - places, 10)
 
 

@@ -22,7 +22,7 @@ def headline_strength(outcome: Outcome) -> float:
     >>> from robustatlas.results.result import Result
     >>> grids = {"l2": [0.1, 1.0], "linf": [1 / 255, 2 / 255], "mine": [0.3, 0.6], "fog": [1, 2, 4]}
     >>> run = Result.from_arrays([0], [0], dict.fromkeys(grids, [0.2]), grids)
-    >>> [format_strength(headline_strength(run.outcome(attack)), of=attack) for attack in grids]
+    >>> [format_strength(headline_strength(run.outcome(attack)), attack=attack) for attack in grids]
     ['1', '2/255', '0.6', '2']
     """
     grid = searched_grid(outcome)
