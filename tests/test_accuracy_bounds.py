@@ -25,8 +25,8 @@ from robustatlas.metrics.references.building import ReferenceModel, reference_of
 from robustatlas.outcomes import Outcome, query
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report.facts import facts_of
-from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.facts.rows import Ground, run_row
+from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.gate import Requirement, check_requirements
 from robustatlas.report.numbers.number import Status
 from robustatlas.studies.numbers import number_of
