@@ -86,7 +86,7 @@ def test_a_board_without_a_reference(own_board: Path, look: Visit) -> None:
     heads = page.eval_on_selector_all("#board thead th[data-key]", "all => all.map(th => th.dataset.key)")
     assert heads == ["rank", "defense", "robust-linf", "robust-l2", "union", "cr", "clean", "samples"]
     said = page.inner_text("#own")
-    assert re.search(r"[\d.]+% \([\d.]+ to [\d.]+\) .*L∞ 0\.\d+ and L2 0\.\d+.*1st to 2nd of 2 ", said)
+    assert re.search(r"[\d.]+% \([\d.]+ to [\d.]+\) .* over 2 attacks and their 40 strengths.*1st to 2nd of 2 ", said)
     assert "2 defenses" in page.inner_text("#status")
     shown = page.inner_text("main")
     assert "robustatlas reference" in shown
