@@ -80,7 +80,7 @@ def tasks(count: int) -> list[AttackTask]:
 class _Nowhere:
     """A run that keeps nothing, so that memory does not grow with the simulation."""
 
-    def done(self, *_: object, **__: object) -> NDArray[np.int64]:
+    def stored_samples(self, *_: object, **__: object) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
 
     def columns(self, *_: object, **__: object) -> Columns:
@@ -89,7 +89,7 @@ class _Nowhere:
     def write(self, *_: object, **__: object) -> None:
         return
 
-    def intact(self, *_: object) -> bool:
+    def can_read_records(self, *_: object) -> bool:
         return True
 
 

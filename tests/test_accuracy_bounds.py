@@ -26,6 +26,7 @@ from robustatlas.outcomes import Outcome, query
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.rows import Ground, run_row
+from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.gate import Requirement, check_requirements
 from robustatlas.report.numbers.number import Status
 from robustatlas.studies.numbers import number_of
@@ -233,7 +234,7 @@ def test_what_was_not_searched_is_said_with_its_accuracy(grids: dict[str, list[f
     assert AccuracyTable.from_dict(table.to_dict()).unsearched == table.unsearched
     assert table.restrict([attack], {attack: [last]}).unsearched == {}
     assert pickle.loads(pickle.dumps(table)).unsearched == table.unsearched
-    assert facts_of(result).to_dict()["attacks"][attack]["upper bound only at"] == [first]
+    assert run_as_json(facts_of(result))["attacks"][attack]["upper bound only at"] == [first]
 
 
 def test_what_the_minimum_search_found_is_an_upper_bound_in_files(tmp_path: Path) -> None:
@@ -245,7 +246,7 @@ def test_what_the_minimum_search_found_is_an_upper_bound_in_files(tmp_path: Path
     assert views == [(0.1, "upper bound only"), (0.3, "")]
     assert query("SELECT searched FROM attacks", tmp_path / "run").rows == [([0.3],)]
     rows = [*csv.DictReader(entered("show", tmp_path / "run", "--csv").out.splitlines())]
-    assert [row["note"] for row in rows] == ["", "upper bound only", ""]
+    assert [row["status"] for row in rows] == ["ok", "upper bound only", "ok"]
     entered("export", tmp_path / "run", "-o", tmp_path / "told.json")
     told = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))
     assert told["unsearched"] == {"linf": [0.1]}

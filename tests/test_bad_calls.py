@@ -149,10 +149,10 @@ CALLS: list[tuple[str, Callable[[], Any]]] = [
     ("confidence", lambda: result().curve("linf").band("95%")),  # type: ignore[arg-type]
     ("sizes", lambda: result().curve("linf").at("large")),
     ("shares", lambda: result().curve("linf").quantile("half")),
-    ("area", lambda: result().curve("linf").area("a")),  # type: ignore[arg-type]
+    ("up_to", lambda: result().curve("linf").area("a")),  # type: ignore[arg-type]
     ("strength", lambda: result().survivors({"linf": "a"})),  # type: ignore[dict-item]
     ("strength", lambda: result().survivors(["linf"])),  # type: ignore[arg-type]
-    ("strengths", lambda: result().restrict({"linf": "a"})),
+    ("linf", lambda: result().restrict({"linf": "a"})),
     ("alpha", lambda: ra.metrics.stability_constant(TABLE, TABLE, {"linf": 0.1}, alpha="3")),  # type: ignore[arg-type]
     ("training strength", lambda: ra.metrics.stability_constant(TABLE, TABLE, {"linf": "a"})),  # type: ignore[dict-item]
     ("trained_on", lambda: ra.metrics.percent_seen(TABLE, TABLE, ["linf"])),  # type: ignore[arg-type]

@@ -251,21 +251,22 @@ def test_every_number_goes_by_the_very_strength() -> None:
     accuracies = [50.0, 75.0, 100.0, 75.0, 75.0]
     assert [entry.value for entry in facts.attacks[0].accuracy or ()] == accuracies
     assert facts.average is not None and facts.average.value == 75.0
-    assert facts.breaking is not None and facts.breaking.half == facts.attacks[0].quartiles[1] == 1.0
+    # Of three samples that are right without a change, one errs at each of four strengths: never half of them.
+    assert facts.attacks[0].median.value == facts.attacks[0].quartiles[1] == np.inf
     for strength, accuracy in enumerate(accuracies, start=1):
         requirement = Requirement.parse(f"corruption-fog@{strength}>=1")
         assert number_of(requirement, result, facts).value == accuracy
     row = run_row(result, Ground.from_results([result]).reference)
     assert row.accuracies.values("corruption-fog").tolist() == accuracies
-    assert "median size 1," in repr(result)
+    assert "median size never," in repr(result)
 
 
 def test_unions_take_each_strength_by_itself() -> None:
     result = made_up(("corruption-fog", "corruption-contrast"))
     assert result.survivors({"corruption-fog": 3, "corruption-contrast": 3}).tolist() == [True, True, True, False]
     assert result.survivors({"corruption-fog": 3, "corruption-contrast": 2}).tolist() == [True, False, True, False]
-    union = facts_of(result).union
-    assert union is not None and union.value == 75.0
+    worst = facts_of(result, {"corruption-fog": 3, "corruption-contrast": 3}).worst
+    assert worst is not None and worst.value == 75.0
 
 
 def test_the_mean_beside_a_field_of_corruptions_is_that_of_all_severities() -> None:

@@ -129,7 +129,7 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x).relu()
-        x = self.norms[1](self.two(self.norms[0](self.find(x)).relu())) + self.around(x)
+        x = self.norms[1](self.two(self.norms[0](self.one(x)).relu())) + self.around(x)
         return self.last(x.relu().flatten(1))
 
 

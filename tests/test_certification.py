@@ -184,10 +184,10 @@ def test_json_says_both_sides_with_methods_and_what_was_spared(folder: Path) -> 
 
 def test_csv_has_a_column_of_certified_accuracies(folder: Path) -> None:
     heading, *rows = [line.split(",") for line in entered("show", folder, "--csv").out.splitlines()]
-    assert heading == ["attack", "strength", "accuracy", "low", "high", "certified"]
+    assert heading == ["attack", "strength", "accuracy", "low", "high", "status", "certified"]
     linf, l2 = ([row for row in rows if row[0] == attack] for attack in ("linf", "l2"))
-    assert all(float(row[5]) <= float(row[2]) for row in linf)
-    assert all(row[2:5] == ["", "", ""] and 0 <= float(row[5]) <= 100 for row in l2)
+    assert all(float(row[6]) <= float(row[2]) for row in linf)
+    assert all(row[2:6] == ["", "", "", ""] and 0 <= float(row[6]) <= 100 for row in l2)
 
 
 def test_exports_frames_and_sql_hold_the_certified_side(folder: Path, tmp_path: Path) -> None:

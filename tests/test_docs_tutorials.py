@@ -51,7 +51,7 @@ def test_from_a_network_to_a_latex_table(
                 command = command.replace(long, short)
             run(command)
     printed = capsys.readouterr().out
-    assert re.search(r"average linf (& [\d.]+ \[[\d.]+, [\d.]+\] ){2}& \$(< )?[\d.]+\$ \\\\", printed)
+    assert re.search(r"average linf (& [\d.]+ \([\d.]+ to [\d.]+\) ){2}& \$(< )?[\d.]+\$ \\\\", printed)
     assert "\\cite{pintor2021}" in printed and "@misc{pintor2021," in (tmp_path / "methods.bib").read_text("utf-8")
     assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
     assert (tmp_path / "report.html").stat().st_size > 10_000

@@ -232,7 +232,7 @@ def test_nothing_to_attack_and_nothing_found(first: int) -> None:
     never = ra.evaluate(net, constant, attacks, search="every", keep_adversarial=True)
     assert len(wrong.attacks) == len(never.attacks) == len(attacks)
     for attack in attacks:
-        assert (wrong.minimal_size(attack.name) == 0).all(), attack.name
+        assert (wrong.outcome(attack.name).minimal_size == 0).all(), attack.name
         assert attack.repairs or len(wrong.adversarial(attack.name)[0]) == 0, attack.name
-        assert np.isinf(never.minimal_size(attack.name)).all(), attack.name
+        assert np.isinf(never.outcome(attack.name).minimal_size).all(), attack.name
         assert len(never.adversarial(attack.name)[0]) == 0, attack.name

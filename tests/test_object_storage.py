@@ -253,7 +253,7 @@ def test_objects_that_are_no_files_of_a_run_are_left_where_they_are(store: Store
     for name in (f"{folder}/../../../outside.parquet", f"{folder}/../.parquet", "notes/a.json", "attacks/a.exe"):
         MemoryFileSystem.store[f"/bucket/run/{name}"] = MemoryFileSystem.store["/bucket/run/run.json"]
     assert ra.load_result(AT).samples == 3
-    assert merge([AT], tmp_path / "here").missing() == {}
+    assert merge([AT], tmp_path / "here").missing_counts() == {}
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".parquet"}
     assert not list(tmp_path.rglob("outside.parquet")) and not list(tmp_path.rglob("a.*"))
 

@@ -29,7 +29,7 @@ def test_a_damaged_part_counts_as_not_done(tmp_path: Path, damage: str) -> None:
         file.write_bytes({"truncate": content[: len(content) // 2], "empty": b"", "not parquet": b"x" * 99}[damage])
     with pytest.warns(UserWarning, match=file.name):
         run = examples.begin(tmp_path)
-        assert run.done(examples.record()).tolist() == [0, 1, 2, 6]
+        assert run.stored_samples(examples.record()).tolist() == [0, 1, 2, 6]
     with pytest.warns(UserWarning, match="counts as not done"):
         assert load_result(tmp_path).missing == {"linf": 3}
     assert_same(examples.fill(run, examples.PARTS[1:2], ("linf",)).table(), whole)
@@ -39,8 +39,8 @@ def test_some_columns_are_read_and_parts_that_come_and_go_are_noticed(tmp_path: 
     record = examples.record()
     whole = examples.fill(examples.begin(tmp_path))
     run, other = examples.begin(tmp_path), examples.begin(tmp_path)
-    done = run.done(record)
-    np.testing.assert_array_equal(done, whole.done(record))
+    done = run.stored_samples(record)
+    np.testing.assert_array_equal(done, whole.stored_samples(record))
     some = run.columns(record, done[::-1], ("minimal_size", "fooled"))
     assert list(some) == ["index", "minimal_size", "fooled"]
     wanted = whole.columns(record, done[::-1])
@@ -49,9 +49,9 @@ def test_some_columns_are_read_and_parts_that_come_and_go_are_noticed(tmp_path: 
         np.testing.assert_array_equal(values, wanted[name])
         assert values.dtype == wanted[name].dtype
     part_of(tmp_path, f"outcomes/{key()}", 3).unlink()
-    assert run.done(record).tolist() == other.done(record).tolist() == [0, 1, 2, 6]
+    assert run.stored_samples(record).tolist() == other.stored_samples(record).tolist() == [0, 1, 2, 6]
     examples.fill(other, examples.PARTS[1:2], ("linf",))
-    assert run.done(record).tolist() == whole.done(record).tolist()
+    assert run.stored_samples(record).tolist() == whole.stored_samples(record).tolist()
 
 
 def test_a_part_damaged_inside_counts_until_it_is_read(tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ def test_a_part_damaged_inside_counts_until_it_is_read(tmp_path: Path) -> None:
     footer = int.from_bytes(content[-8:-4], "little") + 8
     file.write_bytes(content[: -footer - 20] + b"\xff" * 20 + content[-footer:])
     run = examples.begin(tmp_path)
-    assert run.done(record).tolist() == list(range(7))
+    assert run.stored_samples(record).tolist() == list(range(7))
     with pytest.warns(UserWarning, match=file.name):
-        assert not run.intact([record])
-    assert run.done(record).tolist() == [0, 1, 2, 6]
-    assert run.intact([record]), "what is known to be damaged is not counted"
+        assert not run.can_read_records([record])
+    assert run.stored_samples(record).tolist() == [0, 1, 2, 6]
+    assert run.can_read_records([record]), "what is known to be damaged is not counted"
     assert_same(examples.fill(run, examples.PARTS[1:2], ("linf",)).table(), whole)
 
 
@@ -111,7 +111,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert "Cannot write" in done.stdout, done.stderr
     assert "Everything written before is kept" in done.stdout
     assert not list(tmp_path.rglob("*.tmp"))
-    assert examples.begin(tmp_path).done(examples.record()).tolist() == [0, 1, 2]
+    assert examples.begin(tmp_path).stored_samples(examples.record()).tolist() == [0, 1, 2]
 
 
 def test_killed_while_writing(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_killed_while_writing(tmp_path: Path) -> None:
     leftovers = list(tmp_path.rglob("*.tmp"))
     assert len(leftovers) == 1
     run = examples.begin(tmp_path)
-    assert run.done(examples.record()).tolist() == [0, 1, 2]
+    assert run.stored_samples(examples.record()).tolist() == [0, 1, 2]
     assert leftovers[0].exists(), "another process may still be writing it"
     old = time.time() - 3600
     os.utime(leftovers[0], (old, old))

@@ -63,9 +63,9 @@ def test_parquet_round_trip(tmp_path: Path, data: st.DataObject) -> None:
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     whole = examples.fill(examples.begin(None)).table()
     first = examples.fill(examples.begin(tmp_path), examples.PARTS[:1])
-    assert first.done(examples.record()).tolist() == [0, 1, 2]
+    assert first.stored_samples(examples.record()).tolist() == [0, 1, 2]
     second = examples.begin(tmp_path)
-    assert second.done(examples.record()).tolist() == [0, 1, 2]
+    assert second.stored_samples(examples.record()).tolist() == [0, 1, 2]
     assert_same(examples.fill(second, examples.PARTS[1:]).table(), whole)
 
 
@@ -166,7 +166,7 @@ def test_citations_and_units_may_change(tmp_path: Path) -> None:
     assert cited.key == key()
     run = Run.open(tmp_path)
     run.add([cited], examples.plan([cited]))
-    assert len(run.done(cited)) == 7
+    assert len(run.stored_samples(cited)) == 7
 
 
 @given(st.dictionaries(st.text(), st.floats() | st.integers() | st.text() | st.none() | st.lists(st.floats())))
@@ -197,7 +197,7 @@ def test_merging_joins_the_files(tmp_path: Path) -> None:
     examples.fill(examples.begin(tmp_path / "b"), examples.PARTS[1:])
     merged = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both")
     assert_same(merged.table(), whole)
-    assert merge([tmp_path / "a"], tmp_path / "both").missing() == {}
+    assert merge([tmp_path / "a"], tmp_path / "both").missing_counts() == {}
     examples.begin(tmp_path / "other", weights_sha256="123456")
     with pytest.raises(UserError, match="its weights are others"):
         merge([tmp_path / "other"], tmp_path / "both")
@@ -243,7 +243,7 @@ def test_adversarial_examples(tmp_path: Path, where: str) -> None:
         with pytest.raises(UserError, match=rf"{file.name} cannot be read"):
             load_result(tmp_path).adversarial("l2")
         file.unlink()
-        assert Run.open(tmp_path).done(examples.record("l2"), examples=True).tolist() == [3, 4, 5, 6]
+        assert Run.open(tmp_path).stored_samples(examples.record("l2"), examples=True).tolist() == [3, 4, 5, 6]
         assert "allow_pickle" not in np.load(part_of(tmp_path, f"adversarial/{key('l2')}", 3))
 
 

@@ -104,7 +104,7 @@ def test_each_gradient_has_its_own_key_and_the_same_one_always_the_same(net: nn.
     assert set(again.records) == keys["none detached"]
     half = run(ra.Classifier(GRADIENTS["none detached"](net), precision="bfloat16"), data, None, samples=2)
     (one,), (other,) = (list(result.records.values()) for result in (again, half))
-    assert one.gradient is not None and other.gradient is not None and one.gradient.same(other.gradient)
+    assert one.gradient is not None and other.gradient is not None and one.gradient.is_same_gradient(other.gradient)
 
 
 def test_subsets_of_the_data_share_their_gradient(net: nn.Module, tmp_path: Path) -> None:
@@ -216,4 +216,4 @@ def test_parts_made_apart_are_joined(net: nn.Module, data: Any, tmp_path: Path) 
     joined = merge([tmp_path / "part0", tmp_path / "part1"], tmp_path / "all")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not joined.missing() and len(joined.table().index) == 12
+        assert not joined.missing_counts() and len(joined.table().index) == 12

@@ -81,7 +81,7 @@ def computed_twice(run: Path) -> int:
     twice = 0
     for record in opened.records().values():
         index = np.concatenate(
-            [opened._parts.one(name, record)["index"] for name in opened._storage.names(f"outcomes/{record.key}")]
+            [opened._parts.read_part(name, record)["index"] for name in opened._storage.names(f"outcomes/{record.key}")]
         )
         twice += len(index) - len(np.unique(index))
     return twice
@@ -379,7 +379,7 @@ def test_workers_find_what_one_process_finds(tmp_path: Path, watched: list[int],
         evaluate(run, net=Local(tmp_path / "life", 1), workers=2, progress=stopped)
     assert "NaN" in stopped.notes[-1]
     assert len(watched) == 3 and not any(map(alive, watched)), "one was replaced, and all have ended"
-    assert Run.open(run).missing()
+    assert Run.open(run).missing_counts()
 
     def kill(parts: int) -> None:
         if len(watched) == 4:

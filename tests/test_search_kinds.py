@@ -44,23 +44,23 @@ def test_each_sample_says_which_run_found_its_size() -> None:
     alone = found(STRONG).outcome("linf")
     assert alone.kinds == (run_in_words(STRONG),) and alone.kind_of is not None
     assert alone.kind_of.tolist() == [0, 0, 0, -1], "a clean error was found by none"
-    assert alone.found_last() == {run_in_words(STRONG): 3}
+    assert alone.counts_by_run() == {run_in_words(STRONG): 3}
     never = found(AttackRun(PGD(1, rate=1e-6), "margin", start="neutral")).outcome("linf")
-    assert never.found_last() == {}
+    assert never.counts_by_run() == {}
 
 
 def test_what_only_refines_takes_no_credit() -> None:
     outcome = found(WEAK, REFINE).outcome("linf")
-    assert outcome.found_last() == {run_in_words(WEAK): 3}
+    assert outcome.counts_by_run() == {run_in_words(WEAK): 3}
 
 
 def test_of_several_searches_that_of_the_smallest_counts() -> None:
     first, second = found(WEAK).outcome("linf"), found(STRONG).outcome("linf")
     smaller = replace(second, minimal_size=first.minimal_size - 0.01 * np.array([1, 0, -1, 0]))
     both = smallest_of([first, smaller], [np.ones(4, bool)] * 2)
-    assert both.found_last() == {run_in_words(WEAK): 2, run_in_words(STRONG): 1}
+    assert both.counts_by_run() == {run_in_words(WEAK): 2, run_in_words(STRONG): 1}
     unknown = smallest_of([replace(first, kinds=(), kind_of=None), smaller], [np.ones(4, bool)] * 2)
-    assert unknown.found_last() == {run_in_words(STRONG): 1}
+    assert unknown.counts_by_run() == {run_in_words(STRONG): 1}
 
 
 def test_it_is_kept_in_a_run_and_shown_by_explain(tmp_path: Path) -> None:

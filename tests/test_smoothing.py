@@ -249,5 +249,5 @@ def test_what_smoothed_runs_found_is_told():
     _, result = sizes_of(net, digits_said_by(net, 24))
     outcome = result.outcome("l2")
     assert outcome.true_size is not None and (outcome.true_size >= outcome.minimal_size).all()
-    assert any("through smoothed ReLUs" in kind for kind in outcome.found_last())
+    assert any("through smoothed ReLUs" in kind for kind in outcome.counts_by_run())
     assert set(outcome.kinds) == {run_in_words(run) for run in attack_named("l2").plan("descent").runs}

@@ -110,10 +110,10 @@ def test_runs_look_on_a_board_as_on_their_page(tmp_path: Path) -> None:
     assert [shown[name] for name in names] == page["styles"]
     assert len({json.dumps(look) for look in shown.values()}) == len(board["defenses"])
     for run, style in zip(runs, model_styles(names), strict=True):
-        assert run.curve("linf").model == run.name and style.page()["colour"] == shown[run.name]["colour"]
+        assert run.curve("linf").model == run.name and style.drawing()["colour"] == shown[run.name]["colour"]
 
 
 def test_dashes_are_written_for_each_page() -> None:
     style = replace(model_styles(["mine"])[0], dash=(5, 1.6))
-    assert style.page(2)["dasharray"] == "10 3.2" and style.page(2)["dash"] == "10px,3.2px"
-    assert replace(style, dash=()).page()["dash"] == replace(style, dash=()).linestyle == "solid"
+    assert style.drawing(2)["dasharray"] == "10 3.2" and style.drawing(2)["dash"] == "10px,3.2px"
+    assert replace(style, dash=()).drawing()["dash"] == replace(style, dash=()).linestyle == "solid"

@@ -63,7 +63,11 @@ def test_examples_of_others_lower_the_table_to_the_exact_sizes() -> None:
     assert np.allclose(found.result.minimal_size("linf"), np.minimum(exact * 1.001, own), rtol=1e-6)
     outcome = found.result.outcome("linf")
     assert outcome.origins == ("descent, seed 0", "examples of Jane Doe")
-    assert found.attacks["linf"].smaller == (exact * 1.001 < own).sum() == outcome.found_by()["examples of Jane Doe"]
+    assert (
+        found.attacks["linf"].smaller
+        == (exact * 1.001 < own).sum()
+        == outcome.counts_by_origin()["examples of Jane Doe"]
+    )
     assert np.array_equal(found.result.searched("linf").minimal_size, own)
     assert found.attacks["linf"].after == tuple(outcome.accuracies().tolist())
     assert found.attacks["linf"].before == tuple(result.outcome("linf").accuracies().tolist())

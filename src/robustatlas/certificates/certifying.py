@@ -134,7 +134,7 @@ def forecast(model: Model, data: Data, request: Request, method: Methods = None)
         run, samples = request.open_run(ready.identity), ready.samples
         mine, expected = request.part_mask(len(samples.index)), []
         for task in ready.tasks:
-            missing = np.flatnonzero(mine & ~np.isin(samples.index, run.certificates.done(task.record)))
+            missing = np.flatnonzero(mine & ~np.isin(samples.index, run.certificates.stored_samples(task.record)))
             if len(missing):
                 expected.append(_try_samples(ready, task, missing))
         workers = request.worker_count(ready.model)

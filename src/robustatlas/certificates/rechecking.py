@@ -106,7 +106,7 @@ def recheck(
 def _rechecked(
     store: Run, record: CertificateRecord, model: Classifier, work: ChosenSamples, most: int | None
 ) -> Rechecked:
-    index = store.certificates.done(record)[:most]
+    index = store.certificates.stored_samples(record)[:most]
     settings = {name: value for name, value in record.settings.items() if name not in ("kind", "version", "seed")}
     certificate = certificate_named(record.method, **settings)
     attack = _attack(record, work.first.images, model)

@@ -104,7 +104,7 @@ class Diagnosis(Tabular):
         """Share of the samples, from 0 to 1, at which attacks by gradients are blind."""
         blind = [finding.reading for finding in self.indicators if finding.severity == "masked"]
         rows = {row for reading in blind if not reading.attack for row in reading.doubtful}
-        at_ends = [len(reading.doubtful) / max(1, reading.judged) for reading in blind if reading.attack]
+        at_ends = [len(reading.doubtful) / max(1, reading.value_count) for reading in blind if reading.attack]
         return max([len(rows) / max(1, len(self.record.index)), *at_ends])
 
     @property

@@ -71,7 +71,7 @@ class Audits:
 
 
 def _mean_passes(run: Run, record: AttackRecord) -> float:
-    columns = run.columns(record, run.done(record), ("forward", "backward"))
+    columns = run.columns(record, run.stored_samples(record), ("forward", "backward"))
     return float(columns["forward"].mean() + columns["backward"].mean())
 
 

@@ -44,6 +44,6 @@ def _counts(folder: Path) -> list[tuple[str, int, int]]:
             return []
         asked = plans[-1].index()
         known = [records[key] for key in plans[-1].attacks if key in records]
-        return [(record.name, int(np.isin(asked, run.done(record)).sum()), len(asked)) for record in known]
+        return [(record.name, int(np.isin(asked, run.stored_samples(record)).sum()), len(asked)) for record in known]
     except UserError:  # nothing was begun
         return []

@@ -40,7 +40,7 @@ from robustatlas.common.wording import (
 )
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import attack_metrics, model_metrics
-from robustatlas.outcomes.strengths import in_levels, read_strength, strengths_as_typed
+from robustatlas.outcomes.strengths import levels_hint, read_strength, strengths_as_typed
 from robustatlas.report.facts import Beside, RunFacts, choose_reference, facts_of, hold_against
 from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
@@ -356,7 +356,7 @@ def _check_trained_on(trained_on: Mapping[str, float], reference: Reference | No
                 f"--trained-on names {attack!r}, which {reference.name} does not have; it has "
                 f"{list_names(reference.accuracies.attacks)}."
             )
-        if meant := in_levels(read_strength(most, attack), max(reference.accuracies.distance_entries[attack])):
+        if meant := levels_hint(read_strength(most, attack), max(reference.accuracies.distance_entries[attack])):
             raise UserError(
                 f"--trained-on {attack}={text_as_typed(most)} is beyond every strength of {reference.name}; {meant}."
             )

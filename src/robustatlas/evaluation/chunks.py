@@ -131,7 +131,7 @@ class Task(ABC):
 class RowStore(Protocol):
     """The part of a run that holds the rows of its tasks: of its attacks, or of its certificates."""
 
-    def done(self, record: Any, *, examples: bool = False) -> Integers:
+    def stored_samples(self, record: Any, *, examples: bool = False) -> Integers:
         """Return the positions in the data set of the samples that have rows."""
 
     def columns(self, record: Any, index: Integers, wanted: Sequence[str] = ...) -> Columns:
@@ -147,7 +147,7 @@ class RowStore(Protocol):
     ) -> None:
         """Store the rows of a chunk."""
 
-    def intact(self, records: Any) -> bool:
+    def can_read_records(self, records: Any) -> bool:
         """Return if every stored part can be read; those that cannot count as missing from now on."""
 
 

@@ -137,7 +137,7 @@ def complete(
         else:
             has_all = f"{run.path or 'the run'} has all of it, results of {run.identity.created}"
             ready.display.note(f"Nothing to do: {has_all}.")
-        if store.intact(task.record for task in ready.tasks):
+        if store.can_read_records(task.record for task in ready.tasks):
             return
 
 

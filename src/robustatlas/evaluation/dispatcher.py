@@ -84,7 +84,7 @@ class Dispatcher:
         self.missing: list[_MissingRows] = []
         display.begin([task.record for task in tasks], int(np.count_nonzero(mine)))
         for number, task in enumerate(tasks):
-            stored = np.isin(samples.index, store.done(task.record, examples=settings.keep_adversarial))
+            stored = np.isin(samples.index, store.stored_samples(task.record, examples=settings.keep_adversarial))
             self._count_stored(number, samples.index[mine & stored])
             self.missing.append(self._missing_rows(number, np.flatnonzero(mine & ~stored)))
         self._most_expensive_first = sorted(range(len(tasks)), key=costs.seconds_per_sample, reverse=True)

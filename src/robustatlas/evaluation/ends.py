@@ -21,7 +21,7 @@ from robustatlas.evaluation.reading import Question, diagnosed, halve_until_it_f
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes import Run
-from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.circumstances import current_time
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 from robustatlas.outcomes.shared import rows_of
 from robustatlas.outcomes.strengths import merged_strengths
@@ -101,7 +101,7 @@ def with_ends(
     anew = {reading.name for reading in read}
     return record.model_copy(
         update={
-            "created": now("microseconds"),
+            "created": current_time("microseconds"),
             "readings": (*(reading for reading in record.readings if reading.name not in anew), *read),
             "forward": round(record.forward + passes.forward / len(record.index), 2),
             "backward": round(record.backward + passes.backward / len(record.index), 2),

@@ -18,7 +18,7 @@ from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.resume import missing_tasks, notes_on_other_searches
 from robustatlas.models.classifier.backward import BACKWARD, Backward
 from robustatlas.outcomes import CallRecord, Run
-from robustatlas.outcomes.circumstances import command_line, now
+from robustatlas.outcomes.circumstances import command_line, current_time
 from robustatlas.outcomes.locks import start_lock
 from robustatlas.outcomes.records import spans_of
 from robustatlas.results.result import Result
@@ -65,7 +65,7 @@ def _announce_tasks(run: Run, ready: PreparedAttacks) -> list[AttackTask]:
     call = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
         spans=spans_of(ready.samples.index),
-        created=now("microseconds"),
+        created=current_time("microseconds"),
         command=command_line(),
         warnings=tuple(ready.warnings),
     )

@@ -164,7 +164,7 @@ def _read_run(path: Path) -> Examples:
     """All the examples that a run kept, of whatever attack."""
     run = Run.open(path)
     records = run.records().values()
-    everywhere = np.unique(np.concatenate([np.zeros(0, np.int64), *(run.done(record) for record in records)]))
+    everywhere = np.unique(np.concatenate([np.zeros(0, np.int64), *(run.stored_samples(record) for record in records)]))
     found = []
     for name in dict.fromkeys(record.name for record in records):
         with suppress(UserError):  # some attacks of a run may have kept their examples, others not

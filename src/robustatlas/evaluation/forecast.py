@@ -121,7 +121,7 @@ def forecasted(
         mine = request.part_mask(len(ready.samples.index))
         expected, memory = [], ready.bytes_per_process()
         for task in (task for asked in ready.tasks for task in missing_tasks(asked, store)):
-            held = store.done(task.record, examples=request.keep_adversarial)
+            held = store.stored_samples(task.record, examples=request.keep_adversarial)
             missing = np.flatnonzero(mine & ~np.isin(ready.samples.index, held))
             if len(missing):
                 pace = (

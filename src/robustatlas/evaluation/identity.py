@@ -21,14 +21,14 @@ from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
-from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.circumstances import current_time
 from robustatlas.outcomes.identity import LOGIT_TOLERANCE
 from robustatlas.outcomes.records import GradientRecord
 
 
 def identity_of(model: Classifier, shape: Sequence[int], data: DataRecord) -> Identity:
     """Return the identity of a run of ``model`` on ``data``, whose inputs have the ``shape`` (without the batch)."""
-    return Identity(model=model_record(model, shape), data=data, created=now())
+    return Identity(model=model_record(model, shape), data=data, created=current_time())
 
 
 def model_record(model: Classifier, shape: Sequence[int]) -> ModelRecord:
@@ -82,7 +82,9 @@ class ModelProbe:
     def difference(self, copied: Classifier) -> str | None:
         """Return a sentence if `copied`, in a worker, is another model."""
         differences = self.model.differences(model_record(copied, self.shape))
-        if not differences and not _probe_gradients(copied, self.model, self.shape, self.ways).same(self.gradients):
+        if not differences and not _probe_gradients(copied, self.model, self.shape, self.ways).is_same_gradient(
+            self.gradients
+        ):
             differences.append("its gradients on the probe's images are others")
         if not differences:
             return None

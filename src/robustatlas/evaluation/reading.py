@@ -20,7 +20,7 @@ from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes import Run, hashes
-from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.circumstances import current_time
 from robustatlas.outcomes.readings import DiagnosisRecord, Reading
 from robustatlas.outcomes.records import GradientRecord, spans_of
 
@@ -129,7 +129,7 @@ def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
     count = max(1, len(chosen))
     return DiagnosisRecord(
         asked=question.digest,
-        created=now("microseconds"),
+        created=current_time("microseconds"),
         told=gradients or not any(attack.threat.optimised for attack in question.attacks),
         index=tuple(question.work.index[chosen.numpy()].tolist()),
         readings=tuple(

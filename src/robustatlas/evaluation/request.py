@@ -148,7 +148,7 @@ class Request:
 
     def open_run(self, identity: Identity) -> Run:
         """Return the run as it is, or an empty one if it does not exist; nothing is written."""
-        return self.run if isinstance(self.run, Run) else Run.begun(self.run, identity) or Run(identity)
+        return self.run if isinstance(self.run, Run) else Run.open_existing(self.run, identity) or Run(identity)
 
     @property
     def share(self) -> Share:

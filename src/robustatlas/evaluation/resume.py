@@ -22,7 +22,7 @@ def missing_tasks(task: AttackTask, run: Run) -> list[AttackTask]:
     alike = [
         record
         for record in known.values()
-        if record.same_search(task.record)
+        if record.has_same_search(task.record)
         and any(position_of(strength, record.strengths) is not None for strength in task.record.strengths)
     ]
     old = merged_strengths([np.array(record.strengths) for record in alike])
@@ -44,8 +44,8 @@ def notes_on_other_searches(tasks: Sequence[AttackTask], run: Run) -> list[str]:
     known = run.records().values()
     said = []
     for record in (task.record for task in tasks):
-        others = [old for old in known if old.same_set(record) and old.origin == record.origin]
-        if not others or any(old.same_search(record) for old in others):
+        others = [old for old in known if old.has_same_threat(record) and old.origin == record.origin]
+        if not others or any(old.has_same_search(record) for old in others):
             continue
         gradient = any(old.protocol == record.protocol for old in others)
         how = "another gradient of the model" if gradient else "another plan"

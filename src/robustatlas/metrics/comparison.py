@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import real_array
 from robustatlas.outcomes.shared import check_paired
-from robustatlas.outcomes.strengths import same_strength
+from robustatlas.outcomes.strengths import is_same_strength
 from robustatlas.outcomes.table import OutcomeTable
 
 Floats = NDArray[np.float64]
@@ -126,7 +126,7 @@ def mcnemar_at_strengths(first: OutcomeTable, second: OutcomeTable) -> dict[str,
     tests = {}
     for attack in first.attacks:
         strengths, others = first.distances(attack), second.distances(attack)
-        if len(strengths) != len(others) or not all(map(same_strength, strengths, others)):
+        if len(strengths) != len(others) or not all(map(is_same_strength, strengths, others)):
             raise UserError(
                 f"{first.name} and {second.name} were not evaluated at the same strengths of {attack}; take those they "
                 "share with common_strengths and restrict."

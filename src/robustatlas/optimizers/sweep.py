@@ -16,7 +16,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.host import cached_tensor
 from robustatlas.optimizers.base import Evaluation, Problem, State, counter, unsearchable
 from robustatlas.optimizers.sweeping import SweepingOptimizer, count_within, is_clear
-from robustatlas.outcomes.strengths import same_strength
+from robustatlas.outcomes.strengths import is_same_strength
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.everyday.change import Change, FreeKind
 
@@ -144,7 +144,7 @@ class Sweep(SweepingOptimizer[SweepState]):
         return shell * math.prod(count for _, count in self.free)
 
     def _multiples_below(self, size: float) -> list[float]:
-        return [each for each in self.multiples if each < size and not same_strength(each, size)]
+        return [each for each in self.multiples if each < size and not is_same_strength(each, size)]
 
     def _state_at(self, problem: Problem, state: SweepState) -> SweepState:
         """Return ``state`` with theta at the point of its step; a sample that has ended keeps its own."""

@@ -30,10 +30,10 @@ from robustatlas.outcomes.bounds import (
 )
 from robustatlas.outcomes.strengths import (
     check_strengths,
+    is_same_strength,
     listed_strengths,
     position_of,
     read_strength,
-    same_strength,
 )
 
 
@@ -183,7 +183,7 @@ class AccuracyTable(Tabular):
         if distance in row:
             return row[distance]
         for known, value in row.items():
-            if same_strength(known, distance):
+            if is_same_strength(known, distance):
                 return value
         raise UserError(
             f"The table has no accuracy under {attack} at strength {format_strength(distance, attack=attack)}; it has "

@@ -10,12 +10,12 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.interrupts import delay_interrupts
 
 
-def _plain(value: object) -> object:
+def _strict_json(value: object) -> object:
     """``value`` as strict JSON gives it back: tuples become lists, infinity the text "Infinity"."""
     return json.loads(json.dumps(value), parse_constant=str)
 
 
-Json = Annotated[dict[str, JsonValue], BeforeValidator(_plain)]
+Json = Annotated[dict[str, JsonValue], BeforeValidator(_strict_json)]
 
 
 class Record(BaseModel):

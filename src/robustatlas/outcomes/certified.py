@@ -66,8 +66,8 @@ class CertificateRecord(Record):
         """Name of its files: ``linf-crown-0123456789ab``."""
         return f"{self.name}-{self.method}-{self.fingerprint}"
 
-    def shown(self) -> dict[str, Any]:
-        """What a reader has to know of it: attack, method, version, settings, threat model, box and source."""
+    def description(self) -> dict[str, Any]:
+        """Return the fields for readers: attack, method, version, settings, threat model, box and source."""
         return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
 
     def stands(self, columns: Arrays, place: int) -> Booleans:
@@ -76,13 +76,13 @@ class CertificateRecord(Record):
 
     @property
     def row(self) -> str:
-        """What tables call it: the attack, and of another model than the run's own which."""
+        """Name of its row in tables: the attack, followed by the certified model if that is not the run's own."""
         return f"{self.name} ({self.of})" if self.of else self.name
 
 
 @dataclass(frozen=True, eq=False)
 class CertifiedSizes:
-    """What is certain of N samples under one attack.
+    """Certified sizes of N samples under one attack.
 
     Attributes:
         sizes: ``[N]``: no example is smaller; inf: there is none, 0: nothing is certain, or misclassified clean.
@@ -116,8 +116,8 @@ class CertifiedSizes:
         return replace(self, sizes=self.sizes[positions], method_of=method_of, abstained=abstained)
 
     @property
-    def by(self) -> list[str]:
-        """Of each sample the method that certified most; empty where nothing is certain of it."""
+    def leading_methods(self) -> list[str]:
+        """Method that certified the largest size of each sample; empty where nothing is certified."""
         of = np.zeros(len(self.sizes), np.int64) if self.method_of is None else self.method_of
         rows = zip(of.tolist(), self.sizes.tolist(), strict=True)
         return [self.methods[k] if self.methods and size > 0 else "" for k, size in rows]
@@ -138,7 +138,7 @@ class Certificates:
     def __init__(self, storage: Storage, parts: Parts, path: Path | None) -> None:
         self._storage, self._parts, self.path = storage, parts, path
 
-    def known(self) -> list[CertificateRecord]:
+    def records(self) -> list[CertificateRecord]:
         """The methods that certified something, on which attacks; of those that are damaged a warning."""
         found = []
         for place, text in self._storage.texts("certificates").items():
@@ -158,18 +158,18 @@ class Certificates:
         self._storage.delete(f"certified/{record.key}")
         self._storage.delete(f"certificates/{record.key}")
 
-    def done(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
+    def stored_samples(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that a record covers, increasing."""
-        return distinct(self._of(record)["index"])
+        return distinct(self._columns(record)["index"])
 
-    def intact(self, records: Iterable[CertificateRecord]) -> bool:
+    def can_read_records(self, records: Iterable[CertificateRecord]) -> bool:
         """Read all parts of some records; False where one that counted as done is damaged. It then counts no more."""
         names = [name for record in records for name in self._names(record)]
-        return self._parts.whole(dict.fromkeys(names, 0), CERTIFIED_COLUMNS)
+        return self._parts.can_read(dict.fromkeys(names, 0), CERTIFIED_COLUMNS)
 
     def columns(self, record: CertificateRecord, index: Integers, wanted: Sequence[str] = ()) -> Arrays:
-        """What a record holds at the samples ``index``."""
-        return rows_at(self._of(record), index)
+        """Return the columns of a record at the samples ``index``."""
+        return rows_at(self._columns(record), index)
 
     def write(
         self,
@@ -191,7 +191,7 @@ class Certificates:
         """Row -> what the records certify of the samples ``index`` together: the larger size counts."""
         by_row: dict[str, list[tuple[CertificateRecord, Arrays]]] = {}
         for record in records:
-            held = self._of(record)
+            held = self._columns(record)
             rows = np.isin(index, held["index"])
             if rows.any():
                 there = rows_at(held, index[rows])
@@ -202,14 +202,14 @@ class Certificates:
         return {row: _joint_sizes(held) for row, held in by_row.items()}
 
     def _names(self, record: CertificateRecord) -> list[str]:
-        return self._parts.placed(self._storage.names(f"certified/{record.key}"), record)
+        return self._parts.select_own(self._storage.names(f"certified/{record.key}"), record)
 
-    def _of(self, record: CertificateRecord) -> Arrays:
-        return self._parts.together(self._names(record), CERTIFIED_COLUMNS)
+    def _columns(self, record: CertificateRecord) -> Arrays:
+        return self._parts.join(self._names(record), CERTIFIED_COLUMNS)
 
 
 def _joint_sizes(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
-    """What several methods certify together: of each sample the largest size, and the first method that has it."""
+    """Return the largest size that any method certifies of each sample, and the first method that certifies it."""
     records, sizes = [record for record, _ in held], np.stack([columns["certified_size"] for _, columns in held])
     abstained = np.stack([columns["abstained"] for _, columns in held]).any(0) & (sizes.max(0) == 0)
     methods = tuple(dict.fromkeys(record.method for record in records))

@@ -14,30 +14,31 @@ from pathlib import Path
 from robustatlas.common.version import __version__
 
 
-def now(timespec: str = "seconds") -> str:
+def current_time(timespec: str = "seconds") -> str:
     """The time, to the second or as `timespec` of `datetime.isoformat` says."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec=timespec)
 
 
 _version = cache(metadata.version)
-"""Of an installed package; to look it up takes longer than to compute a small part."""
+"""Version of an installed package, cached: a look-up takes longer than computing a small part."""
 
 SAID = ("robustatlas", "torch", "numpy", "python", "system", "host", "cores", "device", "threads")
-"""What parts say of where and with what they were computed, beside when."""
+"""Names of the metadata that describe the machine and the versions that computed a part."""
 
 
 def circumstances(**more: str) -> dict[str, str]:
-    """Where and with what a part was computed: versions, host, processor; ``more`` adds to it, such as the device."""
+    """Return metadata for a part: versions, host, processor, time; ``more`` adds to them, such as the device."""
     versions = {"robustatlas": __version__} | {package: _version(package) for package in ("torch", "numpy")}
     machine = {"python": platform.python_version(), "system": platform.platform(), "host": socket.gethostname()}
-    return versions | machine | {"cores": str(os.cpu_count()), "created": now()} | more
+    return versions | machine | {"cores": str(os.cpu_count()), "created": current_time()} | more
 
 
-def told(said: Mapping[str, str], aside: Collection[str] = ()) -> dict[str, str]:
-    """Where and with what a part says that it was computed. What else it says, as programs that rewrite files add to
-    them, is counted, without what is known and left ``aside``.
+def machine_metadata(said: Mapping[str, str], aside: Collection[str] = ()) -> dict[str, str]:
+    """Select the metadata of a part that describe its machine and versions.
 
-    >>> told({"host": "here", "created": "today", "ARROW:schema": "/////9gB"}, aside=["created"])
+    All others, such as those added by programs that rewrite files, are only counted; those in ``aside`` are not.
+
+    >>> machine_metadata({"host": "here", "created": "today", "ARROW:schema": "/////9gB"}, aside=["created"])
     {'host': 'here', 'other metadata': '1 not shown'}
     """
     known = {name: said[name] for name in SAID if name in said}

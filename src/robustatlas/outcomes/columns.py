@@ -1,4 +1,4 @@
-"""What the tables of a run hold: the columns of each, and rules for their rows."""
+"""Columns of the tables of a run, and rules for their rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,10 +48,10 @@ RANDOM_COLUMNS: Kinds = {
 """
 
 ASKED_COLUMNS: Kinds = {"queries": (np.int64, 2)}
-"""Of models that could only be asked: queries until the first example within each strength, -1 where none was seen."""
+"""Column for models that only answer queries: their number until the first example within each strength; -1: none."""
 
 TYPICAL_COLUMNS: Kinds = {"typical": (np.float64, 2)}
-"""Of what is typical: the share of draws at each strength that is classified correctly, NaN where none was drawn."""
+"""Column of searches for the typical case: share of draws at each strength classified correctly; NaN without draws."""
 
 SAMPLE_COLUMNS: Kinds = {
     "index": (np.int64, 1),
@@ -62,7 +62,7 @@ SAMPLE_COLUMNS: Kinds = {
 """Columns of a samples table."""
 
 REJECTING_COLUMNS: Kinds = {"clean_rejected": (np.int8, 1)}
-"""Those that it has besides where the model may reject: 1 where the clean input is."""
+"""Additional columns of a samples table of a model that may reject: 1 where it rejects the clean input."""
 
 CERTIFIED_COLUMNS: Kinds = {
     "index": (np.int64, 1),
@@ -114,7 +114,7 @@ def check_columns(given: Columns, expected: Kinds, strengths: int, place: str) -
 
 
 def stacked(parts: Sequence[Columns], names: Sequence[str], strengths: int) -> Arrays:
-    """Those of OUTCOME_COLUMNS of several parts, one after the other."""
+    """Concatenate the columns ``names``, each of OUTCOME_COLUMNS, of several parts."""
     none = {name: np.zeros((0, strengths)[:dimensions], kind) for name, (kind, dimensions) in OUTCOME_COLUMNS.items()}
     return {name: np.concatenate([part[name] for part in [none, *parts]]) for name in names}
 

@@ -1,4 +1,4 @@
-"""Where two records differ, in words."""
+"""Differences between two records, in words."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

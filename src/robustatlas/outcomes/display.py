@@ -1,4 +1,4 @@
-"""What a table of outcomes shows of itself: in a few lines, as a table, and as columns."""
+"""Texts, grids and columns that show a table of outcomes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ _MOST_LINES = 12
 
 
 def classes_in(table: OutcomeTable) -> str:
-    """How many classes the samples are of, in words."""
+    """Return the number of classes of the samples, in words."""
     return f"{table.classes_held} class{'es' * (table.classes_held > 1)}"
 
 
@@ -34,7 +34,7 @@ def heading(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = ""
 
 
 def rows(table: OutcomeTable) -> list[tuple[str, str, str, str]]:
-    """Of each attack its name, median size, first and last strength, and passes a sample."""
+    """Return name, median size, first and last strength, and passes per sample of each attack."""
     found = []
     for attack in table.attacks:
         outcome = table.outcome(attack)
@@ -71,7 +71,7 @@ def grid_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = ""
 
 
 _NOT_RUN = {"minimal_strength": np.nan, "minimal_size": np.nan, "found_class": -1, "forward": 0, "backward": 0}
-"""Of an attack that was certified and not run."""
+"""Values of the columns for an attack that was certified and not run."""
 
 
 def columns_of(table: OutcomeTable) -> dict[str, NDArray[Any]]:
@@ -112,6 +112,6 @@ def _certified(table: OutcomeTable, names: Sequence[str]) -> dict[str, NDArray[A
             [unknown if each is None else _as_typed(each.attack, "certified_size", each.sizes) for each in held]
         ),
         "certified_by": object_column(
-            [by for each in held for by in ([""] * table.samples if each is None else each.by)]
+            [by for each in held for by in ([""] * table.samples if each is None else each.leading_methods)]
         ),
     }

@@ -1,4 +1,4 @@
-"""How often a randomised model was asked of one input, to tell whether it is misclassified."""
+"""Numbers of draws that decide if a randomised model misclassifies an input."""
 
 LOOKS = (50, 200, 800)
 """Fresh draws after which it is asked whether a misclassification is certain; most are after the first."""

@@ -1,4 +1,4 @@
-"""What a run is about (``run.json``): a model and a data set."""
+"""Identity of a run (``run.json``): a model and a data set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOGIT_TOLERANCE = 1e-3
 threads explains in float32. Other weights or code differ by more, or they make no difference."""
 
 _LOGITS_OF_PART = 4
-"""Of the probe's logits of each image, those of so many classes stand in each part."""
+"""Number of classes of which each part records the probe's logits."""
 
 
 class ModelRecord(Record):
@@ -150,7 +150,7 @@ class Identity(Record):
         return found + self.data.differences(given.data)
 
     def shortened(self) -> Identity:
-        """What each part of the run says of it: the hashes, and a few logits of the probe."""
+        """Return the identity that each part of the run records: the hashes, and a few logits of the probe."""
         model = ModelRecord(
             name=self.model.name,
             weights_sha256=self.model.weights_sha256,

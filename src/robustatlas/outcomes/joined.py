@@ -1,4 +1,4 @@
-"""What several records of one attack say together: which samples they finished, and what they found."""
+"""Joint results of several records of one attack: finished samples, outcomes and examples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _NONE = np.zeros(0, np.int64)
 
 def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
     """Samples that, by all records of an attack together, were searched at every one of the strengths."""
-    held = [(record.strengths, parts.done(record)) for record in records if record.finder is None]
+    held = [(record.strengths, parts.stored_samples(record)) for record in records if record.finder is None]
     searching = [
         tuple(k for k, (searched, _) in enumerate(held) if position_of(strength, searched) is not None)
         for strength in strengths
@@ -30,15 +30,15 @@ def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[
 
 
 def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -> Outcome:
-    """What the records of an attack found together of the samples ``index``: the smallest example counts."""
+    """Return the joint outcome of an attack's records at the samples ``index``: the smallest example counts."""
     outcomes, covered = [], []
     for record in records:
-        done = parts.done(record)
+        done = parts.stored_samples(record)
         rows = np.isin(index, done)
         if not rows.any():
             continue
         # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
-        columns = rows_at(parts.of(record), np.where(rows, index, done[0]))
+        columns = rows_at(parts.columns(record), np.where(rows, index, done[0]))
         del columns["index"]
         found, true = columns.pop("found_run"), columns.pop("true_size")
         outcomes.append(
@@ -64,9 +64,9 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
     return smallest_of(outcomes, covered)
 
 
-def repeated(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
-    """Those of an attack's records that say the same as one of them; devices round gradients differently."""
-    return [other for other in records if other.strengths == record.strengths and other.same_search(record)]
+def equivalent_records(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
+    """Return the records with the strengths and search of ``record``, which several devices may have written."""
+    return [other for other in records if other.strengths == record.strengths and other.has_same_search(record)]
 
 
 def grid_of(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
@@ -76,7 +76,7 @@ def grid_of(records: Sequence[AttackRecord], strengths: Sequence[float] | None =
 
 
 def intersection(sets: Sequence[NDArray[Any]]) -> Integers:
-    """What all the sets hold, increasing."""
+    """Return the elements that all the sets have, increasing."""
     common = sets[0] if sets else _NONE
     for other in sets[1:]:
         common = np.intersect1d(common, other)
@@ -93,7 +93,7 @@ def examples_of(
     for record in records:
         for name in parts.names(record, "adversarial"):
             kept, stored = True, storage.read(name)
-            part = parts.one(name.replace("adversarial/", "outcomes/", 1), record)
+            part = parts.read_part(name.replace("adversarial/", "outcomes/", 1), record)
             sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
             for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
                 if position in wanted and sizes[position] == smallest[position]:

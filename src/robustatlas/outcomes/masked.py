@@ -1,11 +1,11 @@
-"""Which numbers may be held against others: none that rests on attacks that the model's gradient misleads."""
+"""Decide which numbers may be compared. Results of attacks that follow a misleading gradient may not."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 
 class _Told(Protocol):
-    """What says of each attack whether its robust accuracies are masked: results, accuracies, facts, rows."""
+    """Results, accuracies, facts or rows that record the attacks whose robust accuracies are masked."""
 
     @property
     def invalid(self) -> Mapping[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import Address, explain_write_errors, parse_path
-from robustatlas.outcomes.circumstances import now
+from robustatlas.outcomes.circumstances import current_time
 from robustatlas.outcomes.columns import Arrays
 from robustatlas.outcomes.records import EXAMPLES, AttackRecord, CallRecord, check_joins, spans_of
 from robustatlas.outcomes.storage import Storage
@@ -70,7 +70,7 @@ def _join(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Run]
     if not runs:
         raise UserError("No runs are given; name at least one run directory.")
     given = [Run.open(run) for run in runs]
-    there = Run.begun(into, given[0].identity)
+    there = Run.open_existing(into, given[0].identity)
     parts = given if there is None else [there, *given]
     _check(parts)
     place = parse_path(into, "the folder of a run")
@@ -159,7 +159,7 @@ def _hand_over(joined: Run, giver: AttackRecord, taker: AttackRecord) -> None:
             "runs": (),
         }
     )
-    index = np.setdiff1d(joined.done(giver), joined.done(record))
+    index = np.setdiff1d(joined.stored_samples(giver), joined.stored_samples(record))
     if not len(index):
         return
     searched = joined.columns(giver, index)
@@ -172,6 +172,6 @@ def _hand_over(joined: Run, giver: AttackRecord, taker: AttackRecord) -> None:
     columns |= {"seconds": np.zeros(count), "true_size": np.full(count, -1.0), "found_run": np.full(count, -1)}
     columns["fooled"] = np.full(columns["fooled"].shape, -1, np.int8)
     clean = joined.clean(columns["index"])
-    plan = CallRecord(attacks=(record.key,), spans=spans_of(columns["index"]), created=now("microseconds"))
+    plan = CallRecord(attacks=(record.key,), spans=spans_of(columns["index"]), created=current_time("microseconds"))
     joined.add([record], plan)
     joined.write(record, columns, clean)

@@ -1,4 +1,4 @@
-"""What one attack found, and the one rule that says at which strengths a sample is broken."""
+"""Outcome of one attack, and the one rule that says at which strengths a sample is broken."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Outcome:
 
     @property
     def judged(self) -> bool:
-        """Whether it is known of every sample at which strengths it is broken."""
+        """True if the strengths that break each sample are known."""
         return not bool(self.unjudged.any())
 
     @property
@@ -314,7 +314,7 @@ class Outcome:
         return percent((~self.broken()).sum(axis=0), self.samples)
 
     def surviving_files(self) -> tuple[int, int] | None:
-        """How many of how many examples still are examples as an 8-bit file holds them; None where nobody looked."""
+        """Return how many examples survive rounding to an 8-bit file, and of how many; None if none was checked."""
         if self.as_file is None or not (self.as_file != 0).any():
             return None
         return int((self.as_file > 0).sum()), int((self.as_file != 0).sum())
@@ -343,20 +343,20 @@ class Outcome:
             return self
         return replace(self, minimal_size=self.possible_size, possible_size=None, mistakes=None, drawn=None)
 
-    def found_by(self) -> dict[str, int]:
+    def counts_by_origin(self) -> dict[str, int]:
         """Origin -> number of samples whose smallest example it found; clean errors need none.
 
         Example:
             >>> from robustatlas.outcomes import OutcomeTable
             >>> table = OutcomeTable.from_sizes("a", [1, 1], {"linf": [0.2, 0.0]}, {"linf": [0.1, 0.2]})
-            >>> replace(table.outcome("linf"), origins=("descent, seed 0",)).found_by()
+            >>> replace(table.outcome("linf"), origins=("descent, seed 0",)).counts_by_origin()
             {'descent, seed 0': 1}
         """
         found = np.isfinite(self.minimal_size) & (self.minimal_size > 0)
         of = np.zeros(self.samples, np.int64) if self.origin_of is None else self.origin_of
         return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
 
-    def found_last(self) -> dict[str, int]:
+    def counts_by_run(self) -> dict[str, int]:
         """Kind of run -> number of samples whose smallest example it found, where that is known; kinds that found none
         are left out.
         """

@@ -40,8 +40,8 @@ class Keyed(Protocol):
         """Their name."""
 
 
-def said_of(identity: Identity, record: Keyed | None) -> dict[str, str]:
-    """What a part of a run says; ``record``: of its attack, None for clean samples."""
+def part_metadata(identity: Identity, record: Keyed | None) -> dict[str, str]:
+    """Return the metadata that a part of a run records; ``record``: its attack, None for clean samples."""
     said = {OF_RUN: identity.shortened().model_dump_json()}
     return said if record is None else {ATTACK: record.key, **said}
 
@@ -70,10 +70,10 @@ class Parts:
         self._done: dict[tuple[str, bool], tuple[set[str], Integers]] = {}
         self._placed: dict[str, bool] = {}
 
-    def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
+    def stored_samples(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
 
-        Of parts that were not read before only the positions are looked at, of all by one query; see :meth:`intact`.
+        Of parts that were not read before only the positions are read, in one query; see :meth:`can_read_records`.
         """
         names = set(self.names(record))
         if examples:
@@ -83,17 +83,17 @@ class Parts:
         if not known <= names:
             known, index = set(), index[:0]
         if fresh := sorted(names - known):
-            index = distinct(np.concatenate([index, self.gathered(record, fresh, ("index",))["index"]]))
+            index = distinct(np.concatenate([index, self.gather_columns(record, fresh, ("index",))["index"]]))
         self._done[record.key, examples] = names, index
         return index
 
-    def intact(self, records: Iterable[AttackRecord]) -> bool:
+    def can_read_records(self, records: Iterable[AttackRecord]) -> bool:
         """Read all parts of some attacks whole; False where one that counted as done is damaged. It then counts no
         more."""
         strengths = {name: len(record.strengths) for record in records for name in self.names(record)}
-        return self.whole(strengths, OUTCOME_COLUMNS)
+        return self.can_read(strengths, OUTCOME_COLUMNS)
 
-    def whole(self, strengths: Mapping[str, int], expected: Kinds) -> bool:
+    def can_read(self, strengths: Mapping[str, int], expected: Kinds) -> bool:
         """Read those of some parts (name -> number of strengths) that were not read yet: whether none is damaged."""
         unread = [name for name in strengths if name not in self._read]
         damaged = [name for name in unread if self._checked(name, expected, strengths[name]) is None]
@@ -104,7 +104,7 @@ class Parts:
         for name in names:
             self._read.pop(name, None)
 
-    def gathered(self, record: AttackRecord, names: Sequence[str], wanted: Sequence[str]) -> Arrays:
+    def gather_columns(self, record: AttackRecord, names: Sequence[str], wanted: Sequence[str]) -> Arrays:
         """Some columns of an attack's valid parts together, in any order."""
         strengths = len(record.strengths)
         pieces = [columns for name in names if (columns := self._read.get(name)) is not None]
@@ -113,17 +113,19 @@ class Parts:
             try:
                 pieces.append(self._storage.gather(unread, wanted, strengths))
             except CorruptFileError:
-                pieces += [columns for name in unread if (columns := self._one(name, record, wanted)) is not None]
+                pieces += [
+                    columns for name in unread if (columns := self._gather_part(name, record, wanted)) is not None
+                ]
         return stacked(pieces, wanted, strengths)
 
-    def _one(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
+    def _gather_part(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
         """Some columns of a part; None, and a warning, where the file is damaged."""
         try:
             return self._storage.gather([name], wanted, len(record.strengths))
         except CorruptFileError:
             return self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
 
-    def of(self, record: AttackRecord) -> Arrays:
+    def columns(self, record: AttackRecord) -> Arrays:
         """All columns of an attack's valid parts together, in any order."""
         parts = [columns for columns in self.valid(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
@@ -136,9 +138,9 @@ class Parts:
 
     def samples(self) -> Arrays:
         """SAMPLE_COLUMNS and REJECTING_COLUMNS of all clean samples, in any order."""
-        return self.together(self.placed(self._storage.names("samples"), None), SAMPLE_COLUMNS, REJECTING_COLUMNS, -1)
+        return self.join(self.select_own(self._storage.names("samples"), None), SAMPLE_COLUMNS, REJECTING_COLUMNS, -1)
 
-    def together(self, names: Iterable[str], base: Kinds, optional: Kinds | None = None, unknown: int = 0) -> Arrays:
+    def join(self, names: Iterable[str], base: Kinds, optional: Kinds | None = None, unknown: int = 0) -> Arrays:
         """Join the columns of the parts that are whole; ``unknown`` where a part lacks an ``optional`` one."""
         optional = optional or {}
         parts = [columns for name in names if (columns := self._checked(name, base, 0)) is not None]
@@ -155,32 +157,32 @@ class Parts:
 
     def names(self, record: AttackRecord, folder: str = "outcomes") -> list[str]:
         """Names of the parts of an attack, without those that say to be of something else."""
-        return self.placed(self._storage.names(f"{folder}/{record.key}"), record)
+        return self.select_own(self._storage.names(f"{folder}/{record.key}"), record)
 
-    def placed(self, names: Sequence[str], record: Keyed | None) -> list[str]:
+    def select_own(self, names: Sequence[str], record: Keyed | None) -> list[str]:
         """Return the parts that are of this attack, model and data, and warn of each other one."""
         fresh = [name for name in names if name not in self._placed]
-        for name, said in zip(fresh, self._said(fresh, record), strict=True):
+        for name, said in zip(fresh, self._read_metadata(fresh, record), strict=True):
             problem = misplaced(said, self._identity, record, self._storage.place(name))
             if problem is not None:
                 warn(f"A part in a wrong place counts as not done: {problem}.")
             self._placed[name] = problem is None
         return [name for name in names if self._placed[name]]
 
-    def _said(self, names: Sequence[str], record: Keyed | None) -> list[Mapping[str, str]]:
+    def _read_metadata(self, names: Sequence[str], record: Keyed | None) -> list[Mapping[str, str]]:
         """Return what parts say of themselves. A damaged one is taken to belong here until it is read."""
         try:
             return list(self._storage.metadata(names))
         except CorruptFileError:
-            return [self._said_alone(name, record) for name in names]
+            return [self._read_part_metadata(name, record) for name in names]
 
-    def _said_alone(self, name: str, record: Keyed | None) -> Mapping[str, str]:
+    def _read_part_metadata(self, name: str, record: Keyed | None) -> Mapping[str, str]:
         try:
             return self._storage.metadata([name])[0]
         except CorruptFileError:
-            return said_of(self._identity, record)
+            return part_metadata(self._identity, record)
 
-    def one(self, name: str, record: AttackRecord) -> Arrays:
+    def read_part(self, name: str, record: AttackRecord) -> Arrays:
         """The columns of a part."""
         columns = self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
         if columns is None:
@@ -217,13 +219,13 @@ class Parts:
         self.write_samples(part, samples)
         if examples is not None:
             index, images = examples
-            said = said_of(self._identity, record)
+            said = part_metadata(self._identity, record)
             self._storage.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
         self.publish(outcome, checked, record, about)
 
     def publish(self, name: str, columns: Arrays, record: Keyed, about: Mapping[str, str]) -> None:
         """Write a part of a record whose columns were checked."""
-        self._write(name, columns, {**about, **said_of(self._identity, record)})
+        self._write(name, columns, {**about, **part_metadata(self._identity, record)})
 
     def write_samples(self, part: str, samples: Columns) -> None:
         """Publish those clean outcomes that the run does not have yet."""
@@ -231,7 +233,7 @@ class Parts:
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
             checked = check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}")
-            self._write(f"samples/{part}", checked, said_of(self._identity, None))
+            self._write(f"samples/{part}", checked, part_metadata(self._identity, None))
 
     def _write(self, name: str, columns: Arrays, about: Mapping[str, str]) -> None:
         """Write a part, and remember what need not be read again."""

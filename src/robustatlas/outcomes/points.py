@@ -1,4 +1,4 @@
-"""Which points, each an attack at a strength, two tables share, and which only one of them has."""
+"""Comparison of the points, each an attack at a strength, of several tables."""
 
 from collections.abc import Iterable, Mapping
 from functools import reduce

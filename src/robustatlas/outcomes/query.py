@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Table(Tabular):
-    """What a query returned."""
+    """Rows and column names that a query returned."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -57,7 +57,7 @@ def column_of(values: Sequence[Any]) -> NDArray[Any]:
 
 
 MOST_MEMORY, MOST_VALUES = "4GB", 10_000_000
-"""That SQL may take while it works, and return."""
+"""Largest memory of a running query, and largest number of values that it returns."""
 
 _CLOSED = (
     "temp_directory = ''",
@@ -170,7 +170,7 @@ def _comparison_notes(runs: Mapping[str, Run]) -> list[str]:
     if len(runs) < 2:
         return []
     subjects = [
-        Subject.from_run(name, run.identity.data.name, run.identity, run.records().values(), run.missing())
+        Subject.from_run(name, run.identity.data.name, run.identity, run.records().values(), run.missing_counts())
         for name, run in runs.items()
     ]
     notes = [refusal_to_compare(attack, how) for attack, how in attack_differences(subjects).items()]
@@ -178,7 +178,7 @@ def _comparison_notes(runs: Mapping[str, Run]) -> list[str]:
 
 
 def _run_sql(connection: duckdb.DuckDBPyConnection, sql: str, most: float) -> Table | None:
-    """What the SQL finds, of at ``most`` so many values; None where it returns no table.
+    """Return the table that the SQL selects, of at ``most`` this many values; None where it returns no table.
 
     DuckDB works in a thread of its own: in the main one it may hear of a Ctrl-C only when it is done.
     """
@@ -217,7 +217,7 @@ def _limit_error(what: str) -> UserError:
 
 
 def _refusal(error: duckdb.Error) -> str:
-    """What DuckDB says, in one line: without the arrow below a place, and without what it quotes of a traceback."""
+    """Return DuckDB's message in one line, without the arrow below a place and without a quoted traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\t")]
     quoting = next((k for k, line in enumerate(lines) if line.startswith("Traceback")), len(lines))
     return " ".join([*lines[:quoting], *lines[quoting:][-1:]]).rstrip(".")

@@ -1,4 +1,4 @@
-"""What indicators read of a model (``diagnoses/HASH.json``)."""
+"""Readings of indicators at the samples of a model (``diagnoses/HASH.json``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robustatlas.outcomes.hashes import digest
 from robustatlas.outcomes.records import MOST_SAMPLES
 
 Severity = Literal["masked", "doubtful", "note"]
-"""What a flag makes of the verdict: ``"masked"`` (attacks by gradients are blind at many samples), ``"doubtful"``, or
+"""Verdict that a flag causes: ``"masked"`` (attacks by gradients are blind at many samples), ``"doubtful"``, or
 ``"note"`` (worth knowing; the search is not concerned)."""
 
 
@@ -34,7 +34,7 @@ class Reading(Record):
 
     Example:
         >>> reading = Reading(name="gradient", severity="masked", threshold=0.1, values=(1.0, 0.2, None), doubtful=(1,))
-        >>> reading.judged
+        >>> reading.value_count
         2
     """
 
@@ -59,13 +59,13 @@ class Reading(Record):
         return self
 
     @property
-    def judged(self) -> int:
+    def value_count(self) -> int:
         """Number of samples of which something can be said."""
         return sum(value is not None for value in self.values)
 
 
 class DiagnosisRecord(Record):
-    """What all indicators read at the samples ``index`` [n], positions in the data set of correctly classified ones.
+    """Readings of all indicators at samples ``index`` [n], positions in the data set of correctly classified samples.
     ``asked``: names the question, that is attacks, samples to choose from and seed. ``told``: whether anything can be
     told: attacks by gradients were asked for, or such with nothing to optimise. ``forward``, ``backward``: passes a
     sample."""
@@ -89,5 +89,5 @@ class DiagnosisRecord(Record):
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Name of its file."""
         return digest([self.asked, [[r.name, *r.strengths] if r.strengths else r.name for r in self.readings]])

@@ -1,4 +1,4 @@
-"""What a run says of its attacks (``attacks/``), of what was asked of it (``plans/``) and of its model (``cards/``)."""
+"""Records of a run's attacks (``attacks/``), of what was asked of it (``plans/``) and of its model (``cards/``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Numbers = tuple[tuple[float, ...], ...]
 
 
 class GradientRecord(BaseModel):
-    """How gradients were taken, as a few samples of the data show it.
+    """Fingerprint of the gradients that an attack was given, measured at a few samples of the data.
 
     Attributes:
         at: positions of these samples in the data set.
@@ -48,9 +48,9 @@ class GradientRecord(BaseModel):
 
     Example:
         >>> known = GradientRecord(at=(0,), ways={"own": ((1.0, 0.25),)}, within=0.05)
-        >>> known.same(known.model_copy(update={"ways": {"own": ((1.0, 0.26),)}}))
+        >>> known.is_same_gradient(known.model_copy(update={"ways": {"own": ((1.0, 0.26),)}}))
         True
-        >>> known.same(known.model_copy(update={"ways": {"own": ((),)}}))
+        >>> known.is_same_gradient(known.model_copy(update={"ways": {"own": ((),)}}))
         False
     """
 
@@ -62,18 +62,18 @@ class GradientRecord(BaseModel):
     kinks: tuple[float, ...] = ()
     without: float = 0.0
 
-    def same(self, other: GradientRecord) -> bool:
-        """Whether both are of the same gradient."""
+    def is_same_gradient(self, other: GradientRecord) -> bool:
+        """Return if both are fingerprints of equal gradients."""
         return (
             self.at == other.at
             and self.ways.keys() == other.ways.keys()
-            and all(self._alike(numbers, other.ways[way]) for way, numbers in self.ways.items())
+            and all(self._is_close(numbers, other.ways[way]) for way, numbers in self.ways.items())
         )
 
-    def _alike(self, mine: Numbers, given: Numbers) -> bool:
-        return len(mine) == len(given) and all(map(self._near, mine, given))
+    def _is_close(self, mine: Numbers, given: Numbers) -> bool:
+        return len(mine) == len(given) and all(map(self._is_close_row, mine, given))
 
-    def _near(self, mine: Sequence[float], given: Sequence[float]) -> bool:
+    def _is_close_row(self, mine: Sequence[float], given: Sequence[float]) -> bool:
         return len(mine) == len(given) and all(
             abs(one - other) <= self.within for one, other in zip(mine, given, strict=True)
         )
@@ -106,7 +106,7 @@ class AttackRecord(Record):
     """
 
     kept: ClassVar[str] = "robust"
-    """What a sample without an example is."""
+    """Word for a sample without an example."""
 
     name: AttackName
     strengths: tuple[float, ...] = Field(min_length=1, max_length=100_000)
@@ -163,7 +163,7 @@ class AttackRecord(Record):
 
     @property
     def origin(self) -> str:
-        """How its numbers were found, in a phrase for people."""
+        """Phrase for people that names the search which found its numbers."""
         if self.finder is not None:
             return f"examples of {self.finder}"
         search, seed = self.protocol.get("search", "given"), self.protocol.get("seed")
@@ -173,7 +173,7 @@ class AttackRecord(Record):
         return ", ".join(said)
 
     def _grid(self) -> list[str]:
-        """Of a sweep, the steps to which its numbers are exact."""
+        """Return a phrase with the spacing of a sweep, to which its numbers are exact; nothing for other searches."""
         optimizers = [
             each for each in _run_settings(self.protocol.get("plan"), "optimizer") if isinstance(each, Mapping)
         ]
@@ -182,7 +182,7 @@ class AttackRecord(Record):
 
     @property
     def lowers_margins(self) -> bool:
-        """Whether the lowest margin was searched for at every strength.
+        """True if the lowest margin was searched for at every strength.
 
         By the search for that, or at each strength by itself on the margin of probabilities, as the paper of the
         adversarial hypervolume does.
@@ -215,8 +215,8 @@ class AttackRecord(Record):
         features = distance.get("features") if isinstance(distance, dict) else None
         return isinstance(features, dict) and {"network", "layers"} <= features.keys()
 
-    def same_set(self, other: AttackRecord) -> bool:
-        """Whether both have the same threat model and are judged alike, so that the smaller example counts."""
+    def has_same_threat(self, other: AttackRecord) -> bool:
+        """Return if both have one threat model and one way of judging, so that the smaller example counts."""
         return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
 
     def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
@@ -226,13 +226,13 @@ class AttackRecord(Record):
         sizes = snapped(columns["minimal_size"], self.strengths)
         return ~broken_within(sizes, [self.strengths[place]])[:, 0]
 
-    def same_search(self, other: AttackRecord) -> bool:
-        """Whether both search the same threat model in the same way by the same gradient, at whatever strengths."""
+    def has_same_search(self, other: AttackRecord) -> bool:
+        """Return if both search one threat model with equal settings and gradients, at any strengths."""
         if self.gradient is None or other.gradient is None:
             by_gradient = self.gradient is other.gradient
         else:
-            by_gradient = self.gradient.same(other.gradient)
-        return self.same_set(other) and self.protocol == other.protocol and by_gradient
+            by_gradient = self.gradient.is_same_gradient(other.gradient)
+        return self.has_same_threat(other) and self.protocol == other.protocol and by_gradient
 
 
 _SEARCH_PARAMETERS = {"Linf": {"starts"}, "L2": {"starts"}, "L1": {"starts", "sparsity"}, "L0": {"starts"}}
@@ -257,7 +257,7 @@ Span = tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], Annotated[int, Field(
 
 
 class CallRecord(Record):
-    """What one call of ``evaluate`` asked of a run: some attacks on some samples.
+    """Request of one call of ``evaluate``: some attacks on some samples.
 
     Attributes:
         attacks: their names.
@@ -285,7 +285,7 @@ class CallRecord(Record):
 
     @property
     def name(self) -> str:
-        """Of its file; the same for the same attacks and samples."""
+        """Name of its file, determined by the attacks and samples."""
         return digest([list(self.attacks), [list(span) for span in self.spans]])
 
     @property
@@ -299,14 +299,14 @@ class CallRecord(Record):
 
 
 class CardRecord(Record):
-    """What the owner of a run says of its model, such as its paper or its training; of no effect on any number."""
+    """Description of a run's model by its owner, such as its paper or its training; it affects no number."""
 
     created: str = ""
     about: Json
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Name of its file."""
         return digest([self.created, self.about])
 
 
@@ -338,7 +338,7 @@ def check_joins(
     """Raise :class:`UserError` where a run holds an attack of this name with another threat model, or judged in another
     way; ``where``: what the sentence calls the run, ``remedy``: what to do."""
     for other in known:
-        if other.name == record.name and not other.same_set(record):
+        if other.name == record.name and not other.has_same_threat(record):
             held, given = (each.model_dump(mode="json", include={"monotone", "threat"}) for each in (other, record))
             how = ", ".join(differences(held, given, "in the run"))
             raise UserError(

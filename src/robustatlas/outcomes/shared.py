@@ -1,4 +1,4 @@
-"""What the tables of several models have in common: strengths and samples."""
+"""Strengths and samples that the tables of several models share."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -97,7 +97,7 @@ def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integer
 
 
 def rows_of(index: Integers, wanted: Integers) -> Integers:
-    """Where each of the ``wanted`` positions of a data set stands in ``index``, which has all of them.
+    """Return the row in ``index`` of each ``wanted`` position of a data set; ``index`` has all of them.
 
     >>> rows_of(np.array([7, 3, 5]), np.array([3, 7])).tolist()
     [1, 0]

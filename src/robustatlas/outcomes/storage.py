@@ -163,7 +163,7 @@ class Storage:
     def delete(self, name: str) -> None:
         """Delete the tables of a folder, or a text."""
         files = [file for file in self._files(name) if file.endswith(".parquet")]
-        with self._one_sentence():
+        with self._explain_errors():
             for file in [*files, f"{name}.json"]:
                 with suppress(FileNotFoundError):
                     self._filesystem.rm_file(self._path(file))
@@ -184,7 +184,7 @@ class Storage:
     def _files(self, folder: str) -> list[str]:
         """Return the names of the whole files in a folder, with their endings, sorted."""
         above = f"{folder}/" if folder else ""
-        with self._one_sentence():
+        with self._explain_errors():
             try:
                 found = self._filesystem.ls(self._path(folder), detail=False)
             except (FileNotFoundError, NotADirectoryError):
@@ -193,14 +193,14 @@ class Storage:
             return sorted(f"{above}{name}" for name in names if not is_temporary(Path(name)))
 
     def _content(self, file: str) -> bytes:
-        with self._one_sentence():
+        with self._explain_errors():
             content: bytes = self._filesystem.cat_file(self._path(file))
             return content
 
     def _read_texts(self, files: Sequence[str]) -> list[str]:
         """Return texts; an empty one for a file that is not in UTF-8, which its reader refuses by name."""
         unread = [file for file in files if file not in self._texts]
-        with self._one_sentence():
+        with self._explain_errors():
             contents = self._filesystem.cat_ranges([self._path(file) for file in unread], None, None)
             for file, content in zip(unread, contents, strict=True):
                 if isinstance(content, Exception):
@@ -209,7 +209,7 @@ class Storage:
         return [self._texts[file] for file in files]
 
     def _existing_text(self, file: str) -> str | None:
-        with self._one_sentence():
+        with self._explain_errors():
             try:  # isfile() would say False where a store lets nobody in
                 return _decode(self._filesystem.cat_file(self._path(file)))
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -226,7 +226,7 @@ class Storage:
         copies = [self._copies / file for file in files]
         missing = {self._path(file): copy for file, copy in zip(files, copies, strict=True) if not copy.exists()}
         if missing:
-            with self._one_sentence():  # a copy that Ctrl-C cuts off never gets its name
+            with self._explain_errors():  # a copy that Ctrl-C cuts off never gets its name
                 self._filesystem.get([*missing], [f"{copy}.new" for copy in missing.values()])
             for copy in missing.values():
                 copy.with_name(f"{copy.name}.new").rename(copy)
@@ -251,10 +251,10 @@ class Storage:
             temporary = Path(folder, Path(file).name)
             with explain_write_errors(temporary):
                 fill(temporary)
-            self._put(file, temporary.read_bytes())
+            self._write_bytes(file, temporary.read_bytes())
 
-    def _put(self, file: str, content: bytes) -> None:
-        with self._one_sentence():
+    def _write_bytes(self, file: str, content: bytes) -> None:
+        with self._explain_errors():
             self._filesystem.pipe_file(self._path(file), content)
 
     def _create(self, file: str, text: str) -> str:
@@ -268,11 +268,11 @@ class Storage:
         except Exception:  # each library has errors of its own for a file that exists
             there = self._existing_text(file)
         if there is None:  # a store that knows no conditional writes: of two writers at once the last one stays
-            self._put(file, text.encode())
+            self._write_bytes(file, text.encode())
         return text if there is None else there
 
     @contextmanager
-    def _one_sentence(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Turn what a file system or a store raises into one sentence."""
         try:
             yield

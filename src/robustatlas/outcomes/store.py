@@ -34,10 +34,10 @@ from robustatlas.common.escaping import json_value
 from robustatlas.common.files import check_inside, parse_path
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
-from robustatlas.outcomes.circumstances import now, told
+from robustatlas.outcomes.circumstances import current_time, machine_metadata
 from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
 from robustatlas.outcomes.identity import Identity, check_format
-from robustatlas.outcomes.joined import examples_of, finished, grid_of, intersection, outcome_of, repeated
+from robustatlas.outcomes.joined import equivalent_records, examples_of, finished, grid_of, intersection, outcome_of
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
 from robustatlas.outcomes.readings import DiagnosisRecord
@@ -79,12 +79,12 @@ class Run:
         if path is None:
             return cls(identity)
         storage = _open_storage(path)
-        run = cls._of(storage, storage.begin(identity.to_json()))
+        run = cls._from_storage(storage, storage.begin(identity.to_json()))
         run._check_about(identity)
         return run
 
     @classmethod
-    def begun(cls, path: str | Path | None, identity: Identity) -> Run | None:
+    def open_existing(cls, path: str | Path | None, identity: Identity) -> Run | None:
         """The run in ``path``, None where there is none; nothing is written.
 
         Raises:
@@ -95,7 +95,7 @@ class Run:
         storage = _open_storage(path)
         if (about := storage.identity()) is None:
             return None
-        run = cls._of(storage, about)
+        run = cls._from_storage(storage, about)
         run._check_about(identity)
         return run
 
@@ -126,10 +126,10 @@ class Run:
             raise UserError(
                 f"{storage.root} is not a run: it has no run.json; give the folder that 'evaluate --run' wrote."
             )
-        return cls._of(storage, about)
+        return cls._from_storage(storage, about)
 
     @classmethod
-    def _of(cls, storage: Storage, about: str) -> Run:
+    def _from_storage(cls, storage: Storage, about: str) -> Run:
         file = f"{storage.root}/run.json"
         check_format(about, file)
         return cls(parse(Identity, about, file), storage)
@@ -141,7 +141,7 @@ class Run:
         return {key: found[key] for key in dict.fromkeys([*order, *found])}
 
     def plans(self) -> list[CallRecord]:
-        """What was asked of the run, oldest first."""
+        """Return the requests of all calls of ``evaluate``, oldest first."""
         return sorted(self._records("plans", CallRecord), key=lambda plan: plan.created)
 
     def add(self, records: Iterable[AttackRecord], plan: CallRecord) -> None:
@@ -163,19 +163,23 @@ class Run:
             UserError: something that JSON cannot hold.
         """
         if about:
-            self.keep(CardRecord(created=now("microseconds"), about=json_value(about, "the description of the model")))
+            self.keep(
+                CardRecord(
+                    created=current_time("microseconds"), about=json_value(about, "the description of the model")
+                )
+            )
 
     def keep(self, card: CardRecord) -> None:
         """Keep a card as it is."""
         self._storage.create_text(f"cards/{card.name}", card.to_json())
 
     def cards(self) -> list[CardRecord]:
-        """What was said of the model, oldest first."""
+        """Return the descriptions of the model, oldest first."""
         return sorted(self._records("cards", CardRecord), key=lambda card: card.created)
 
     @property
     def audit(self) -> Run | None:
-        """What an audit found, kept apart from what the run holds; None: there was none."""
+        """Results of an audit, stored apart from those of the run; None: there was none."""
         if self._audit is None and self.path is not None:
             place = check_inside(self.path, self.path / "audit")
             self._audit = Run.open(place) if is_run(place) else None
@@ -194,19 +198,19 @@ class Run:
         return parse(DiagnosisRecord, self._storage.create_text(file, record.to_json()), file)
 
     def diagnoses(self) -> list[DiagnosisRecord]:
-        """What indicators read, oldest first."""
+        """Return the diagnoses, oldest first."""
         return sorted(self._records("diagnoses", DiagnosisRecord), key=lambda record: record.created)
 
-    def done(self, record: AttackRecord, *, examples: bool = False) -> Integers:
+    def stored_samples(self, record: AttackRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
 
-        Of parts that were not read before only the positions are looked at, of all by one query; see :meth:`intact`.
+        Of parts that were not read before only the positions are read, in one query; see :meth:`can_read_records`.
         """
-        return self._parts.done(record, examples=examples)
+        return self._parts.stored_samples(record, examples=examples)
 
-    def intact(self, records: Iterable[AttackRecord]) -> bool:
-        """Whether no part that counted as done is damaged, all read whole; those that are count no more."""
-        return self._parts.intact(records)
+    def can_read_records(self, records: Iterable[AttackRecord]) -> bool:
+        """Read all parts of some attacks completely; False if a finished one is damaged. It then counts no more."""
+        return self._parts.can_read_records(records)
 
     def write(
         self,
@@ -235,9 +239,9 @@ class Run:
             self._storage.copy_tables(other._storage, folder)
 
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
-        """What one search found, as written: the ``wanted`` of :data:`OUTCOME_COLUMNS` at samples ``index``."""
+        """Return the ``wanted`` columns of :data:`OUTCOME_COLUMNS` of one search at samples ``index``, as written."""
         names = self._parts.names(record)
-        return rows_at(self._parts.gathered(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
+        return rows_at(self._parts.gather_columns(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
 
     def table(
         self,
@@ -298,10 +302,10 @@ class Run:
 
     def certified_by(self) -> list[CertificateRecord]:
         """The methods that certified something, on which attacks; of those that are damaged a warning."""
-        return self.certificates.known()
+        return self.certificates.records()
 
     def _certified(self, index: Integers, outcomes: Mapping[str, Outcome]) -> dict[str, CertifiedSizes]:
-        """What is certified of some samples, checked against what was found of them."""
+        """Return the certified sizes of some samples after checking them against the examples found."""
         certified = self.certificates.sizes(self.certified_by(), index)
         for name, outcome in outcomes.items():
             if name in certified:
@@ -313,19 +317,24 @@ class Run:
         which there is anything."""
         if index is not None:
             return np.sort(self._parts.samples()["index"])
-        return intersection([done for record in self.certified_by() if len(done := self.certificates.done(record))])
+        return intersection(
+            [done for record in self.certified_by() if len(done := self.certificates.stored_samples(record))]
+        )
 
     def finished(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
         """Samples that were searched at every one of the strengths (default: all) of an attack, increasing."""
         records = self._records_by_name().get(attack, [])
         return finished(self._parts, records, grid_of(records, strengths)) if records else intersection([])
 
-    def missing(self) -> dict[str, int]:
+    def missing_counts(self) -> dict[str, int]:
         """Attack to number of samples that a plan asks for and no part holds; empty when the run is complete."""
         plans, counts = self.plans(), {}
         for name, records in self._records_by_name().items():
             lacking = [
-                np.setdiff1d(plan.index(), np.concatenate([self.done(alike) for alike in repeated(record, records)]))
+                np.setdiff1d(
+                    plan.index(),
+                    np.concatenate([self.stored_samples(alike) for alike in equivalent_records(record, records)]),
+                )
                 for record in records
                 for plan in plans
                 if record.key in plan.attacks and record.finder is None
@@ -335,7 +344,7 @@ class Run:
         return counts
 
     def clean(self, index: Integers) -> Arrays:
-        """What is known of the clean samples among ``index``: SAMPLE_COLUMNS, in any order."""
+        """Return SAMPLE_COLUMNS of the clean samples among ``index`` that the run has, in any order."""
         known = self._parts.samples()
         rows = np.isin(known["index"], index)
         return {name: values[rows] for name, values in known.items()}
@@ -350,15 +359,15 @@ class Run:
 
     def with_examples(self, attack: str) -> Integers:
         """Samples of the parts of an attack that kept their examples, increasing; only positions are read."""
-        held = [self.done(record, examples=True) for record in self._records_by_name().get(attack, [])]
+        held = [self.stored_samples(record, examples=True) for record in self._records_by_name().get(attack, [])]
         return np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
 
     def circumstances(self) -> list[dict[str, str]]:
-        """Where and with what the parts were computed, each combination once; unknown metadata are counted."""
+        """Return the machines and versions that computed the parts, each pair once; other metadata are counted."""
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
             for said in self._storage.metadata(self._parts.names(record)):
-                about = told(said, aside=("created", ATTACK, OF_RUN))
+                about = machine_metadata(said, aside=("created", ATTACK, OF_RUN))
                 found.setdefault(repr(sorted(about.items())), about)
         return list(found.values())
 

@@ -82,7 +82,7 @@ def read_sizes(given: ArrayLike, attack: str) -> ArrayLike:
     top = falling_scale_start(attack)
     if top is None:
         return given
-    sizes = real_array(given, f"the sizes of {attack}")
+    sizes = real_array(given, f"The sizes of {attack}")
     return np.where((sizes == 0) | (sizes == np.inf), sizes, np.round(top - sizes, 10))
 
 
@@ -93,7 +93,7 @@ def read_places(given: ArrayLike, attack: str) -> NDArray[np.float64]:
     >>> read_places([100, 80], "resolution"), read_places(0.1, "linf")
     (array([ 0., 20.]), array(0.1))
     """
-    places, top = real_array(given, f"the sizes of {attack or 'a curve'}"), falling_scale_start(attack)
+    places, top = real_array(given, f"The sizes of {attack or 'a curve'}"), falling_scale_start(attack)
     return places if top is None else np.round(top - places, 10)
 
 
@@ -107,8 +107,8 @@ def sizes_as_typed(sizes: NDArray[np.float64], attack: str) -> NDArray[np.float6
     return sizes if top is None else np.round(top - sizes, 10)
 
 
-def same_strength(a: float, b: float) -> bool:
-    """Whether two strengths are equal up to `STRENGTH_TOLERANCE`."""
+def is_same_strength(a: float, b: float) -> bool:
+    """Return if two strengths are equal up to `STRENGTH_TOLERANCE`."""
     return math.isclose(a, b, rel_tol=STRENGTH_TOLERANCE)
 
 
@@ -125,7 +125,7 @@ def positions_of(strengths: ArrayLike, grid: ArrayLike) -> NDArray[np.int64]:
 
 def position_of(strength: float, grid: Iterable[float]) -> int | None:
     """Position of a strength in a grid; None where the grid does not have it."""
-    return next((k for k, known in enumerate(grid) if same_strength(known, strength)), None)
+    return next((k for k, known in enumerate(grid) if is_same_strength(known, strength)), None)
 
 
 def snapped(sizes: ArrayLike, grid: ArrayLike) -> NDArray[np.float64]:
@@ -155,7 +155,7 @@ def check_strengths(strengths: Sequence[float], attack: str, levels: Sequence[fl
             f"{attack} has only {_listed_levels(levels, attack)}; given: {listed_strengths(strange, attack)}."
         )
     for smaller, larger in pairwise(strengths):
-        if same_strength(smaller, larger):
+        if is_same_strength(smaller, larger):
             raise UserError(
                 f"The strength {format_strength(larger, attack=attack)} of {attack} is given twice; give each "
                 "strength once."
@@ -179,10 +179,10 @@ def _listed_levels(levels: Sequence[float], attack: str) -> str:
     return f"the strengths {listed_strengths(levels, attack)}"
 
 
-def in_levels(strength: float, largest: float) -> str:
-    """What a strength in levels of 255 means, where ``largest`` is that of strengths in [0, 1]; empty for others.
+def levels_hint(strength: float, largest: float) -> str:
+    """Return a hint for a strength given in levels of 255 where ``largest`` lies in [0, 1]; empty for others.
 
-    >>> in_levels(8, 0.1), in_levels(0.2, 0.1), in_levels(60, 50)
+    >>> levels_hint(8, 0.1), levels_hint(0.2, 0.1), levels_hint(60, 50)
     ('for 8 of 255 give 8/255', '', '')
     """
     return f"for {strength:g} of 255 give {strength:g}/255" if strength >= 1 > largest >= strength / 255 else ""

@@ -25,7 +25,7 @@ from robustatlas.outcomes.strengths import (
 
 @dataclass(frozen=True, eq=False)
 class OutcomeTable:
-    """Which of N samples a model gets right, clean and under every (attack, strength).
+    """Outcomes of N samples of a model: clean predictions, and the outcome of each attack.
 
     Attributes:
         name: of the model, for tables and error messages.

@@ -42,7 +42,7 @@ def _cursor() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def quoted(text: str | Path) -> str:
+def sql_literal(text: str | Path) -> str:
     """``text`` as an SQL string literal."""
     return "'" + str(text).replace("'", "''") + "'"
 
@@ -81,13 +81,13 @@ def fill_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None =
     expressions, flat = expressions_of(columns)
     options = ["FORMAT parquet", "COMPRESSION zstd"]
     if about:
-        entries = ", ".join(f"{identifier(key)}: {quoted(text)}" for key, text in about.items())
+        entries = ", ".join(f"{identifier(key)}: {sql_literal(text)}" for key, text in about.items())
         options.append(f"KV_METADATA {{{entries}}}")
     with _cursor() as connection:
         connection.register("flat", flat)
         try:
             connection.execute(
-                f"COPY (SELECT {', '.join(expressions)} FROM flat) TO {quoted(path)} ({', '.join(options)})"
+                f"COPY (SELECT {', '.join(expressions)} FROM flat) TO {sql_literal(path)} ({', '.join(options)})"
             )
         except duckdb.IOException as error:
             raise _as_os_error(error) from error
@@ -101,16 +101,16 @@ def _as_os_error(error: duckdb.IOException) -> OSError:
 
 def parquet(path: Path) -> str:
     """The table function that reads one file; folders called ``key=value`` are the user's, not columns."""
-    return f"read_parquet({quoted(path)}, hive_partitioning = false)"
+    return f"read_parquet({sql_literal(path)}, hive_partitioning = false)"
 
 
 def _listed(paths: Sequence[Path]) -> str:
-    return f"[{', '.join(map(quoted, paths))}]"
+    return f"[{', '.join(map(sql_literal, paths))}]"
 
 
 def read_abouts(paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
-    """What :func:`write_parquet` was told about each of some files, by one query; :class:`CorruptFileError` where one
-    cannot be read."""
+    """Return the metadata of some files written by :func:`write_parquet`, by one query; :class:`CorruptFileError` where
+    one cannot be read."""
     import duckdb
 
     found: dict[Path, dict[str, str]] = {path: {} for path in paths}

@@ -54,7 +54,7 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
             for outcome, here in zip(outcomes, covered, strict=True)
         ),
         without_gradient=_share_without_gradient(outcomes, covered),
-        saved=_saved_passes(outcomes, covered),
+        saved=_passes_saved(outcomes, covered),
         as_file=known_of_best([outcome.as_file for outcome in outcomes]),
         searched_at=_searched_strengths(outcomes, covered, strengths),
     )
@@ -88,7 +88,7 @@ def _smallest_true_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats 
     return np.asarray(np.where(rows, known, np.inf).min(0))
 
 
-def _saved_passes(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Integers | None:
+def _passes_saved(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Integers | None:
     """Passes that certificates saved; None where there were none."""
     known = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
     return np.sum(known, axis=0) if known else None

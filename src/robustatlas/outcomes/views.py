@@ -14,7 +14,7 @@ from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.outcomes.tables import Columns, expressions_of, identifier, quoted
+from robustatlas.outcomes.tables import Columns, expressions_of, identifier, sql_literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,13 +69,13 @@ class _Rows:
     def add_run(self, name: str, run: Run, table: OutcomeTable) -> None:
         """Add a run to the views ``runs`` and ``samples``."""
         fields = [
-            f"{quoted(name)} AS run",
-            f"{quoted(table.name)} AS model",
-            f"{quoted(table.data)} AS data",
-            f"{quoted(run.identity.created)} AS created",
+            f"{sql_literal(name)} AS run",
+            f"{sql_literal(table.name)} AS model",
+            f"{sql_literal(table.data)} AS data",
+            f"{sql_literal(run.identity.created)} AS created",
             f"{table.samples} AS samples",
-            f"{quoted(run.identity.data.fingerprint)} AS images",
-            f"{max(run.missing().values(), default=0)} AS missing",
+            f"{sql_literal(run.identity.data.fingerprint)} AS images",
+            f"{max(run.missing_counts().values(), default=0)} AS missing",
         ]
         self.selects["runs"].append(f"SELECT {', '.join(fields)}")
         columns: Columns = {
@@ -84,16 +84,20 @@ class _Rows:
             "clean_prediction": table.clean_prediction,
             "clean_margin": table.clean_margin,
         }
-        self._add_arrays("samples", [f"{quoted(name)} AS run"], columns)
+        self._add_arrays("samples", [f"{sql_literal(name)} AS run"], columns)
 
     def add_attack(self, run: str, table: OutcomeTable, outcome: Outcome, threat: str) -> None:
         """Add an attack of a run to the views ``attacks``, ``outcomes`` and ``accuracies``."""
-        named = [f"{quoted(run)} AS run", f"{quoted(outcome.attack)} AS attack", f"{quoted(threat)} AS threat"]
+        named = [
+            f"{sql_literal(run)} AS run",
+            f"{sql_literal(outcome.attack)} AS attack",
+            f"{sql_literal(threat)} AS threat",
+        ]
         strengths = f"{_list_of_doubles(sizes_as_typed(outcome.strengths, outcome.attack).tolist())} AS strengths"
-        origins = ", ".join(map(quoted, outcome.origins))
+        origins = ", ".join(map(sql_literal, outcome.origins))
         fields = [
             *named,
-            f"{quoted(unit_as_typed(outcome.unit, attack=outcome.attack))} AS unit",
+            f"{sql_literal(unit_as_typed(outcome.unit, attack=outcome.attack))} AS unit",
             strengths,
             f"{_list_of_doubles(sizes_as_typed(outcome.searched_strengths, outcome.attack).tolist())} AS searched",
             f"{outcome.monotone} AS monotone",

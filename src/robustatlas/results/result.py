@@ -107,7 +107,7 @@ class Result(OutcomeTable, Tabular):
             records={key: record for key, record in run.records().items() if record.name in table.outcomes},
             plans=run.plans(),
             path=run.path,
-            missing=run.missing(),
+            missing=run.missing_counts(),
             about={key: value for card in cards for key, value in card.items() if key != "name"},
             _run=run,
         )

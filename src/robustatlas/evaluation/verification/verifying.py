@@ -25,7 +25,7 @@ from robustatlas.evaluation.verification.judging import REFUSALS, Judged, judge
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.outcomes import AttackRecord, CallRecord, Run
-from robustatlas.outcomes.circumstances import circumstances, command_line, now
+from robustatlas.outcomes.circumstances import circumstances, command_line, current_time
 from robustatlas.outcomes.records import EXAMPLES, spans_of
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.results.result import Result
@@ -168,7 +168,7 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
     about = circumstances(device=str(model.device), threads=str(torch.get_num_threads()))
     for name, record in records.items():
         chosen = judged.smallest(name, rows)
-        chosen = chosen[~np.isin(work.index[rows[chosen]], store.done(record))]
+        chosen = chosen[~np.isin(work.index[rows[chosen]], store.stored_samples(record))]
         if not len(chosen):
             continue
         samples_of = rows[chosen]
@@ -176,7 +176,10 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
         store.add(
             [record],
             CallRecord(
-                attacks=(record.key,), spans=spans_of(index), created=now("microseconds"), command=command_line()
+                attacks=(record.key,),
+                spans=spans_of(index),
+                created=current_time("microseconds"),
+                command=command_line(),
             ),
         )
         strengths = np.array(record.strengths)
@@ -222,7 +225,7 @@ def verification_of(case: Case, judged: Judged, before: Mapping[str, NDArray[np.
         outcome = case.store.table([name]).outcome(name)
         attacks[name] = Confirmed(
             samples=len(judged.smallest(name, case.rows)),
-            smaller=outcome.found_by().get(origin, 0),
+            smaller=outcome.counts_by_origin().get(origin, 0),
             strengths=tuple(outcome.strengths.tolist()),
             before=tuple(before[name].tolist()),
             after=tuple(outcome.accuracies().tolist()),

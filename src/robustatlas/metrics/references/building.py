@@ -10,7 +10,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
-from robustatlas.outcomes.strengths import listed_strengths, same_strength
+from robustatlas.outcomes.strengths import is_same_strength, listed_strengths
 
 Rule = Literal["acc", "ata"]
 _GUESSING = 1.5
@@ -119,14 +119,14 @@ def _depends_on_models(
 ) -> bool:
     """Return True if the entry has its number from any of the ``lost`` models."""
     if rule == "acc":
-        return any(same_strength(m.strength, strength) for m in lost)
+        return any(is_same_strength(m.strength, strength) for m in lost)
     own = [m for m in models if m.attack == attack]
     best = max(m.accuracies.accuracy_within(attack, strength) for m in own)
     return any(m.accuracies.accuracy_within(attack, strength) == best for m in lost)
 
 
 def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
-    own = [m.accuracies.accuracy_within(attack, strength) for m in models if same_strength(m.strength, strength)]
+    own = [m.accuracies.accuracy_within(attack, strength) for m in models if is_same_strength(m.strength, strength)]
     if not own:
         at = listed_strengths([strength], attack)
         raise UserError(f"No model was trained against {attack} at {at}, so there is no acc* there.")

@@ -45,7 +45,7 @@ def run_description(result: Result) -> dict[str, Any]:
         "complete": result.complete,
         "attacks": [_attack(record) | {"key": key} for key, record in result.records.items()],
         "unsearched": strengths_by_attack(result.unsearched),
-        "certificates": [record.shown() for held in result.certified_sizes.values() for record in held.records],
+        "certificates": [record.description() for held in result.certified_sizes.values() for record in held.records],
         "circumstances": [dict(place) for place in result.circumstances],
         "invalid": dict(result.invalid),
         "diagnosis": None if result.diagnosis is None else result.diagnosis.to_dict(),

@@ -162,7 +162,7 @@ def _advice(result: Result, attack: str) -> GridAdvice | None:
 
 
 def _shares_of_kinds(outcome: Outcome) -> dict[str, float]:
-    counts = outcome.found_last()
+    counts = outcome.counts_by_run()
     return {kind: 100 * count / sum(counts.values()) for kind, count in counts.items()}
 
 
@@ -270,7 +270,7 @@ def best_known(result: Result, attack: str) -> BestKnown | None:
     if not finders:
         return None
     outcome, searched = result.outcome(attack), result.searched(attack)
-    found = outcome.found_by()
+    found = outcome.counts_by_origin()
     return BestKnown(
         by={finder: found.get(origin, 0) for origin, finder in finders.items()},
         searched=searched.accuracies() if searched.judged else None,

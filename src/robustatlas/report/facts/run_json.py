@@ -117,9 +117,9 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
         "upper / lower": None if both is None else finite(both.width),
         "passes spared, at most": facts.saved,
         "abstained": None if held.abstained is None else int(held.abstained.sum()),
-        "methods": [record.shown() for record in held.records],
+        "methods": [record.description() for record in held.records],
         "sizes": [*map(finite, sizes_as_typed(held.sizes, held.attack).tolist())],
-        "by": held.by,
+        "by": held.leading_methods,
     }
 
 

@@ -20,7 +20,7 @@ from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, reference_metrics
 from robustatlas.metrics.typical import typical_accuracies
 from robustatlas.outcomes.bounds import AccuracyBounds, command_to_search, describe_unsearched
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, position_of, read_strength, same_strength
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, is_same_strength, levels_hint, position_of, read_strength
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.attack import AttackFacts
@@ -244,7 +244,7 @@ def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, fl
     for attack, at in points.items():
         grid = grids[attack]
         last = next((k for k, known in enumerate(grid) if known >= at * (1 - STRENGTH_TOLERANCE)), len(grid) - 1)
-        first = last if same_strength(grid[last], at) else max(0, last - 1)
+        first = last if is_same_strength(grid[last], at) else max(0, last - 1)
         grids[attack] = grid[first : last + 1]
     return [(attack, at) for attack, grid in grids.items() for at in grid]
 
@@ -253,7 +253,7 @@ def _accuracy_at(requirement: Requirement, result: Result, points: Mapping[str, 
     for attack, asked in points.items():
         if not result.outcome(attack).monotone:
             result.outcome(attack).broken([asked])  # which raises where it was not judged there
-        if meant := in_levels(asked, float(result.distances(attack)[-1])):
+        if meant := levels_hint(asked, float(result.distances(attack)[-1])):
             raise UserError(f"--require {requirement.text!r} is beyond every strength of {attack}; {meant}.")
     known, certain = (_bounds(table, points) for table in (result, result.doubted() or result))
     return Interval(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.strengths import same_strength
+from robustatlas.outcomes.strengths import is_same_strength
 
 CLEAN = "clean accuracy"
 REJECTED = "clean rejected"
@@ -120,7 +120,7 @@ class Numbers:
 
     def find_point(self, what: str, attack: str, strength: float) -> Number | None:
         """Return the row of one kind of number at one strength of one attack; None where there is none."""
-        return next((row for row in self.select(what, attack) if same_strength(row.strength, strength)), None)
+        return next((row for row in self.select(what, attack) if is_same_strength(row.strength, strength)), None)
 
     def weakest_attack(self, aside: Collection[str] = ()) -> Number | None:
         """Return the median size under the attack with the lowest mean over its strengths; None without any attack.

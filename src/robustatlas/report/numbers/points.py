@@ -9,7 +9,7 @@ from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_streng
 from robustatlas.common.wording import list_names, suggestion
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
 from robustatlas.outcomes.outcome import Outcome
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, in_levels, listed_strengths, position_of
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, levels_hint, listed_strengths, position_of
 from robustatlas.outcomes.table import OutcomeTable
 
 
@@ -22,7 +22,7 @@ def headline_strength(outcome: Outcome) -> float:
     >>> from robustatlas.results.result import Result
     >>> grids = {"l2": [0.1, 1.0], "linf": [1 / 255, 2 / 255], "mine": [0.3, 0.6], "fog": [1, 2, 4]}
     >>> run = Result.from_arrays([0], [0], dict.fromkeys(grids, [0.2]), grids)
-    >>> [format_strength(headline_strength(run.outcome(attack)), of=attack) for attack in grids]
+    >>> [format_strength(headline_strength(run.outcome(attack)), attack=attack) for attack in grids]
     ['1', '2/255', '0.6', '2']
     """
     grid = searched_grid(outcome)
@@ -65,7 +65,7 @@ def searched_points(
         place = position_of(most, grid)
         if place is None:
             point = ((attack, value_as_typed(attack, most)),)
-            if meant := in_levels(most, grid[-1]):
+            if meant := levels_hint(most, grid[-1]):
                 raise UserError(f"{given} is beyond every strength of {attack}; {meant}.")
             near = [*[each for each in grid if each < most][-1:], *[each for each in grid if each > most][:1]]
             raise UserError(
