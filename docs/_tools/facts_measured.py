@@ -86,8 +86,11 @@ def scheduling_table() -> str:
 
 
 def claims_table() -> str:
-    """Claims of papers by the study of them, without those that a small study decides by more trainings."""
-    rows = stored("studies/paper_claims/tables")["claims"]
+    """Claims of papers by the study of them, without those that a small study of the paper has a verdict on."""
+    judged = {row["effect"] for study in SMALL_STUDIES for row in stored(f"studies/{study}/tables")["verdicts"]}
+    rows = [
+        row for row in stored("studies/paper_claims/tables")["claims"] if row["effect"].split(": ", 1)[1] not in judged
+    ]
     return effects_table([row for row in rows if not row["effect"].startswith("Robustness curves")])
 
 
@@ -110,7 +113,7 @@ def seconds_table() -> str:
     return table(("study", "seconds, machine shared", "seconds of one processor core"), rows, numbers=2)
 
 
-SMALL_STUDIES = ("robustness-curves",)
+SMALL_STUDIES = ("robustness-curves", "uar", "hypervolume", "multirobustbench")
 """Studies that end with verdicts on the effects of their papers."""
 
 
