@@ -27,7 +27,7 @@ DATA = {
     "cifar100": "Krizhevsky 2009",
     "imagenet": "Russakovsky et al. 2015",
 }
-"""Of data sets that are known by name, the paper."""
+"""Paper of each data set that is known by name."""
 
 INTERVALS, CURVES = "Clopper and Pearson 1934", ("Göpfert et al. 2020", "Risse et al. 2021")
 REFERENCES = {"CR": "Dai et al. 2023", "UAR": "Kang et al. 2019"}
@@ -65,8 +65,12 @@ def title_and_paper(kind: type[Optimizer[Any]]) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Citation:
-    """What to write of runs, and what to cite. ``sentences``: on methods, one thought each; papers stand in them as
-    ``\\cite{key}``. ``papers``: all that the sentences cite, each once, in their order."""
+    """Text on the methods of some runs, with the papers to cite.
+
+    Attributes:
+        sentences: on methods, one thought each; papers stand in them as ``\\cite{key}``.
+        papers: all that the sentences cite, each once, in their order.
+    """
 
     sentences: tuple[str, ...]
     papers: tuple[Paper, ...]
@@ -103,10 +107,10 @@ def cite(runs: Result | Sequence[Result], reference: Reference | None = None) ->
     papers = _Papers()
     sentences = [
         *_evaluated(results, papers),
-        *(_searched(used, len(results), papers) for used in _alike(results)),
+        *(_searched(used, len(results), papers) for used in _group_attacks(results)),
         f"Accuracies have exact 95\\,\\% intervals{papers.cite(INTERVALS)}.",
         *_numbers(results, reference, papers),
-        *_compared(results, papers),
+        *_comparison_sentences(results, papers),
     ]
     return Citation(tuple(sentences), tuple(papers.found.values()))
 
@@ -132,7 +136,7 @@ class _Used:
     models: list[str]
 
 
-def _alike(results: Sequence[Result]) -> Iterator[list[_Used]]:
+def _group_attacks(results: Sequence[Result]) -> Iterator[list[_Used]]:
     """Yield the attacks of all runs, those that were searched alike together."""
     groups: dict[tuple[str, ...], dict[tuple[Any, ...], _Used]] = {}
     for result in results:
@@ -206,7 +210,7 @@ def _numbers(results: Sequence[Result], reference: Reference | None, papers: _Pa
         yield f"Certified accuracies are by {latex_text(method)}{papers.cite(*(m[0] for m in find_citations(source)))}."
 
 
-def _compared(results: Sequence[Result], papers: _Papers) -> Iterator[str]:
+def _comparison_sentences(results: Sequence[Result], papers: _Papers) -> Iterator[str]:
     """Yield what ``robustatlas compare`` does with several runs, where they share images and strengths."""
     if shared_if_any(results, [str(number) for number in range(len(results))]) is None:
         return

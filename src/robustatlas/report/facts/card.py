@@ -27,9 +27,14 @@ _TITLE = 36
 
 @dataclass(frozen=True)
 class ResultCard:
-    """What a card says. ``place``: rank range among the published defenses, or that the score is masked; empty for
-    neither. ``score``: the headline, at the right; ``score_over``: the attacks, where several. ``others``: number of
-    attacks that it has no room or no scale for."""
+    """Content of a card.
+
+    Attributes:
+        place: rank range among the published defenses, or that the score is masked; empty for neither.
+        score: the headline, at the right.
+        score_over: the attacks of the headline, if there are several.
+        others: number of attacks that the card has no room or no scale for.
+    """
 
     title: str
     scope: str

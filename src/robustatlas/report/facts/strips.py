@@ -17,15 +17,20 @@ CELLS = 48
 """Shades of a strip."""
 
 REACH = {"reference": 2.0, "distance": 1.0, "strength": 1.0}
-"""Where the shared axis ends, in its unit."""
+"""End of the shared axis, in its unit."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class StripSource:
-    """What is known of an attack. ``accuracy``: sizes -> robust accuracy in percent; None where nothing was searched.
-    ``ends``: of the interval of ``halved``. The others are as of :class:`Strip`."""
+    """Numbers of an attack that a strip shows; fields that are not listed are those of :class:`Strip`.
+
+    Attributes:
+        accuracy: function of sizes to robust accuracy in percent; None if nothing was searched.
+        halved: median size.
+        ends: low and high end of its interval.
+    """
 
     attack: str
     last: float
@@ -72,7 +77,7 @@ class Strip:
 
     @property
     def searched(self) -> bool:
-        """Whether there is anything but a certified part."""
+        """True if there is more than a certified part."""
         return any(shade is not None for shade in self.shades)
 
     @property
