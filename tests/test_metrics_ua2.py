@@ -60,12 +60,12 @@ def test_what_is_missing_is_said() -> None:
 
 
 def test_mean_and_worst_stand_apart() -> None:
-    found = {name: statistic.value for name, statistic in own_statistics(result().judged()).items()}
+    found = {name: statistic.value for name, statistic in own_statistics(result().select_judged()).items()}
     assert found["UA2 medium"] == pytest.approx(ua2(result().accuracies()))
     assert found["UA worst medium"] == pytest.approx(found["UA2 medium"])  # the same samples under every attack
     table = result().accuracies()
     assert found["UA2 low"] == pytest.approx(np.mean([table.values(f"ua-{name}")[0] for name in CORE]))
-    assert own_statistics(ra.Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.1]}).judged()) == {}
+    assert own_statistics(ra.Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.1]}).select_judged()) == {}
 
 
 def test_where_it_stands() -> None:

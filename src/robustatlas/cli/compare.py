@@ -31,7 +31,7 @@ from robustatlas.metrics.registry import METRICS, reference_metrics
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.alike import threat_identities
 from robustatlas.outcomes.bounds import describe_unsearched, upper_bound_status
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.masked import masked_shares
 from robustatlas.outcomes.strengths import strengths_as_typed
 from robustatlas.report.compared import KEPT, Comparison
 from robustatlas.report.compared import compare as compare_runs
@@ -203,7 +203,7 @@ class _Compared:
     def _print_agreement(self, console: Console, names: Sequence[str], explain: bool) -> bool:
         """Print UAR under each attack if there is a reference, and how the attacks agree; return if that was said."""
         models = zip(names, self.numbers.models, self.accuracies, self.trained_on, strict=True)
-        competing = [(name, table, trained) for name, model, table, trained in models if not masked(model.table)]
+        competing = [(name, table, trained) for name, model, table, trained in models if not masked_shares(model.table)]
         if not competing:
             return False
         kept, tables, trained = zip(*competing, strict=True)

@@ -41,7 +41,7 @@ from robustatlas.metrics.intervals import (
 )
 from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
-from robustatlas.metrics.trainings import OverTrainings, combine_trainings, mean_over
+from robustatlas.metrics.trainings import OverTrainings, combine_trainings, mean_over_trainings
 from robustatlas.metrics.typical import success_over_queries, typical_accuracies
 from robustatlas.metrics.ua2 import ua2
 from robustatlas.metrics.uar import mean_uar, uar_matrix, unforeseen_attack_robustness
@@ -88,7 +88,7 @@ __all__ = [
     "local_optimality",
     "mcnemar",
     "mcnemar_at_strengths",
-    "mean_over",
+    "mean_over_trainings",
     "mean_statistic",
     "mean_uar",
     "normalised_cross_entropy",

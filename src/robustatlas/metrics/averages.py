@@ -10,7 +10,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import falling_scale_start
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.outcome import check_minimal, percent
-from robustatlas.outcomes.strengths import read_sizes, read_strength, snapped
+from robustatlas.outcomes.strengths import read_sizes, read_strength, snap_sizes
 
 
 def average_accuracy(accuracies: AccuracyTable, attacks: Iterable[str] | None = None, *, clean: bool = False) -> float:
@@ -75,7 +75,7 @@ def union_accuracy(minimal_strengths: Mapping[str, ArrayLike], at: Mapping[str, 
             expected = "a number >= 0" if top is None else f"a number of at most {top:g}"
             raise UserError(f"The largest strength of {attack} is {strength}; {expected} is expected.")
         minimal = check_minimal(read_sizes(minimal_strengths[attack], attack), attack)
-        survives[attack] = snapped(minimal, [distance]) > distance
+        survives[attack] = snap_sizes(minimal, [distance]) > distance
     sizes = {attack: len(mask) for attack, mask in survives.items()}
     if len(set(sizes.values())) > 1:
         raise UserError(

@@ -8,7 +8,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, share_statistic
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, LEVELS, Level, to_sound_units
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import strength_position
 from robustatlas.outcomes.table import OutcomeTable
 
 NAMES = {level: f"UA2 {level}" for level in LEVELS}
@@ -59,7 +59,7 @@ def level_positions(grids: Mapping[str, Iterable[float]]) -> dict[Level, dict[st
         for sound in (True, False):
             found = {f"ua-{name}": to_sound_units(name, published[name]) if sound else published[name] for name in CORE}
             places = {
-                attack: [position_of(strength, known.get(attack, [])) for strength in levels]
+                attack: [strength_position(strength, known.get(attack, [])) for strength in levels]
                 for attack, levels in found.items()
             }
             if all(place is not None for three in places.values() for place in three):
@@ -79,10 +79,10 @@ def ua2_statistics(outcomes: OutcomeTable) -> dict[str, SampleStatistic]:
     if found is None:
         return {}
     accuracies = AccuracyStatistics(outcomes)
-    means = {NAMES[level]: accuracies.average_at(places) for level, places in found.items()}
+    means = {NAMES[level]: accuracies.points_average(places) for level, places in found.items()}
     worst = {
         WORST[level]: share_statistic(
-            outcomes.survivors_within({attack: grids[attack][at] for attack, at in places.items()})
+            outcomes.survivors_at_distances({attack: grids[attack][at] for attack, at in places.items()})
         )
         for level, places in found.items()
     }

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.metrics.competitiveness import check_ratio, ratio_of
+from robustatlas.metrics.competitiveness import check_ratio, weighted_ratios
 from robustatlas.metrics.references.matching import match_entries, select_attacks
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -36,7 +36,7 @@ def unforeseen_attack_robustness(accuracies: AccuracyTable, reference: Reference
     """
     entries = match_entries(accuracies, reference, [attack], clean=False)
     check_ratio(entries, "exp")
-    return float(ratio_of(entries.accuracy, entries.reference, "exp"))
+    return float(weighted_ratios(entries.accuracy, entries.reference, "exp"))
 
 
 def mean_uar(

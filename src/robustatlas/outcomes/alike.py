@@ -49,7 +49,7 @@ class Subject:
         return cls(name, about, model, {record.name: record for record in records}, missing or {})
 
     @property
-    def unfinished(self) -> str:
+    def unfinished_note(self) -> str:
         """The sentence that says how many samples the run still lacks; empty of a finished one."""
         if not self.missing:
             return ""

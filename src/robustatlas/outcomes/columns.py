@@ -92,7 +92,7 @@ def unknown_columns(samples: int, strengths: int) -> Arrays:
     }
 
 
-def columns_of(base: Kinds, given: Columns) -> Kinds:
+def expected_columns(base: Kinds, given: Columns) -> Kinds:
     """The columns of a table like ``base``: of some models it has more."""
     more: Kinds = next((more for of, more in _MORE if of is base), {})
     return {**base, **{name: kind for name, kind in more.items() if name in given}}
@@ -113,13 +113,13 @@ def check_columns(given: Columns, expected: Kinds, strengths: int, place: str) -
     return columns
 
 
-def stacked(parts: Sequence[Columns], names: Sequence[str], strengths: int) -> Arrays:
+def stack_columns(parts: Sequence[Columns], names: Sequence[str], strengths: int) -> Arrays:
     """Concatenate the columns ``names``, each of OUTCOME_COLUMNS, of several parts."""
     none = {name: np.zeros((0, strengths)[:dimensions], kind) for name, (kind, dimensions) in OUTCOME_COLUMNS.items()}
     return {name: np.concatenate([part[name] for part in [none, *parts]]) for name in names}
 
 
-def rows_at(columns: Arrays, index: Integers) -> Arrays:
+def sample_rows(columns: Arrays, index: Integers) -> Arrays:
     """The rows of the samples ``index``; of a sample that stands twice (the same numbers) the first."""
     known, first = np.unique(columns["index"], return_index=True)
     if not np.isin(index, known).all():

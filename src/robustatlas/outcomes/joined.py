@@ -7,29 +7,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.outcomes.columns import rows_at
+from robustatlas.outcomes.columns import sample_rows
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import AdversarialExamples, Parts
-from robustatlas.outcomes.records import AttackRecord, distinct
+from robustatlas.outcomes.records import AttackRecord, distinct_positions
 from robustatlas.outcomes.storage import Storage
-from robustatlas.outcomes.strengths import merged_strengths, position_of
-from robustatlas.outcomes.union import smallest_of
+from robustatlas.outcomes.strengths import merged_strengths, strength_position
+from robustatlas.outcomes.union import merge_outcomes
 
 _NONE = np.zeros(0, np.int64)
 
 
 def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
     """Samples that, by all records of an attack together, were searched at every one of the strengths."""
-    held = [(record.strengths, parts.stored_samples(record)) for record in records if record.finder is None]
+    held = [(record.strengths, parts.stored_samples(record)) for record in records if record.examples_source is None]
     searching = [
-        tuple(k for k, (searched, _) in enumerate(held) if position_of(strength, searched) is not None)
+        tuple(k for k, (searched, _) in enumerate(held) if strength_position(strength, searched) is not None)
         for strength in strengths
     ]
-    at_each = [distinct(np.concatenate([_NONE, *(held[k][1] for k in those)])) for those in dict.fromkeys(searching)]
+    at_each = [
+        distinct_positions(np.concatenate([_NONE, *(held[k][1] for k in those)])) for those in dict.fromkeys(searching)
+    ]
     return intersection(at_each)
 
 
-def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -> Outcome:
+def joint_outcome(parts: Parts, records: Sequence[AttackRecord], index: Integers) -> Outcome:
     """Return the joint outcome of an attack's records at the samples ``index``: the smallest example counts."""
     outcomes, covered = [], []
     for record in records:
@@ -38,7 +40,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
         if not rows.any():
             continue
         # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
-        columns = rows_at(parts.columns(record), np.where(rows, index, done[0]))
+        columns = sample_rows(parts.columns(record), np.where(rows, index, done[0]))
         del columns["index"]
         found, true = columns.pop("found_run"), columns.pop("true_size")
         outcomes.append(
@@ -51,7 +53,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
                 unit=record.unit,
                 origins=(record.origin,),
                 kinds=record.runs,
-                kind_of=np.where(found < len(record.runs), found, -1),
+                kind_index=np.where(found < len(record.runs), found, -1),
                 true_size=true if (true >= 0).all() else None,
                 frontier=record.lowers_margins,
                 searched_at=np.full(len(record.strengths), record.judges_strengths),
@@ -61,7 +63,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
             )
         )
         covered.append(rows)
-    return smallest_of(outcomes, covered)
+    return merge_outcomes(outcomes, covered)
 
 
 def equivalent_records(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
@@ -69,9 +71,9 @@ def equivalent_records(record: AttackRecord, records: Sequence[AttackRecord]) ->
     return [other for other in records if other.strengths == record.strengths and other.has_same_search(record)]
 
 
-def grid_of(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
+def searched_grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
     """The strengths asked for; by default all at which an attack was searched."""
-    searched = [record for record in records if record.finder is None] or records
+    searched = [record for record in records if record.examples_source is None] or records
     return strengths or merged_strengths([np.array(record.strengths) for record in searched])
 
 
@@ -83,7 +85,7 @@ def intersection(sets: Sequence[NDArray[Any]]) -> Integers:
     return np.asarray(common, np.int64)
 
 
-def examples_of(
+def smallest_examples(
     parts: Parts, storage: Storage, records: Sequence[AttackRecord], index: Integers
 ) -> AdversarialExamples:
     """The smallest adversarial examples that the records of an attack kept of some samples."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 
 from robustatlas.common.typed_strengths import format_strength
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import strength_position
 
 
 def shared_points(
@@ -18,7 +18,7 @@ def shared_points(
     shared = {}
     for attack in attacks:
         known = [float(s) for s in theirs.get(attack, ())]
-        kept = [float(s) for s in ours.get(attack, ()) if position_of(s, known) is not None]
+        kept = [float(s) for s in ours.get(attack, ()) if strength_position(s, known) is not None]
         if kept:
             shared[attack] = kept
     return shared
@@ -53,6 +53,10 @@ def different_points(
             extra.append(attack)
         else:
             mine, wanted = list(ours[attack]), list(theirs[attack])
-            missing += [f"{attack}@{format_strength(s, attack=attack)}" for s in wanted if position_of(s, mine) is None]
-            extra += [f"{attack}@{format_strength(s, attack=attack)}" for s in mine if position_of(s, wanted) is None]
+            missing += [
+                f"{attack}@{format_strength(s, attack=attack)}" for s in wanted if strength_position(s, mine) is None
+            ]
+            extra += [
+                f"{attack}@{format_strength(s, attack=attack)}" for s in mine if strength_position(s, wanted) is None
+            ]
     return missing, extra

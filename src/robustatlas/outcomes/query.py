@@ -33,25 +33,25 @@ class Table(Tabular):
     def _grid(self) -> Grid:
         columns = [[row[position] for row in self.rows] for position in range(len(self.columns))]
         numbers = tuple(c for c, values in enumerate(columns) if any(isinstance(v, int | float) for v in values))
-        return Grid("", self.columns, [tuple(map(written, row)) for row in self.rows], numbers)
+        return Grid("", self.columns, [tuple(map(format_cell, row)) for row in self.rows], numbers)
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
-        return {name: column_of(values) for name, values in zip(self.columns, columns, strict=True)}
+        return {name: column_array(values) for name, values in zip(self.columns, columns, strict=True)}
 
 
-def written(value: object) -> str:
+def format_cell(value: object) -> str:
     """A cell as people read it: no more digits than they need, and a dash where there is nothing."""
     if value is None:
         return "-"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
-        return f"[{', '.join(map(written, value))}]"
+        return f"[{', '.join(map(format_cell, value))}]"
     return str(value)
 
 
-def column_of(values: Sequence[Any]) -> NDArray[Any]:
+def column_array(values: Sequence[Any]) -> NDArray[Any]:
     """A column as numbers, where it is one."""
     return np.array(values) if values and {*map(type, values)} <= {int, float, bool} else object_column(values)
 
@@ -174,7 +174,7 @@ def _comparison_notes(runs: Mapping[str, Run]) -> list[str]:
         for name, run in runs.items()
     ]
     notes = [refusal_to_compare(attack, how) for attack, how in attack_differences(subjects).items()]
-    return [*filter(None, [different_data(subjects), *notes, *(subject.unfinished for subject in subjects)])]
+    return [*filter(None, [different_data(subjects), *notes, *(subject.unfinished_note for subject in subjects)])]
 
 
 def _run_sql(connection: duckdb.DuckDBPyConnection, sql: str, most: float) -> Table | None:

@@ -17,8 +17,8 @@ from robustatlas.common.wording import format_significant
 from robustatlas.outcomes.base import Json, Record
 from robustatlas.outcomes.differences import differences
 from robustatlas.outcomes.hashes import digest
-from robustatlas.outcomes.outcome import Booleans, broken_within
-from robustatlas.outcomes.strengths import check_strengths, snapped
+from robustatlas.outcomes.outcome import Booleans, broken_mask
+from robustatlas.outcomes.strengths import check_strengths, snap_sizes
 
 EXAMPLES = "examples"
 """The search of a record whose examples were handed over; its rows say what is known, not what was searched."""
@@ -105,7 +105,7 @@ class AttackRecord(Record):
         True
     """
 
-    kept: ClassVar[str] = "robust"
+    survivor_word: ClassVar[str] = "robust"
     """Word for a sample without an example."""
 
     name: AttackName
@@ -151,21 +151,21 @@ class AttackRecord(Record):
         return f"{self.name}-{self.fingerprint}"
 
     @property
-    def finder(self) -> str | None:
-        """Who found the examples that it holds, where they were handed over and verified; None: they were searched."""
+    def examples_source(self) -> str | None:
+        """Name of who handed over the examples that it holds, all of them verified; None: they were searched."""
         by = self.protocol.get("by")
         return str(by) if self.protocol.get("search") == EXAMPLES else None
 
     @property
     def judges_strengths(self) -> bool:
         """True if its strengths were searched; otherwise sizes were, or examples were handed over."""
-        return self.finder is None and self.protocol.get("search") != "minimum"
+        return self.examples_source is None and self.protocol.get("search") != "minimum"
 
     @property
     def origin(self) -> str:
         """Phrase for people that names the search which found its numbers."""
-        if self.finder is not None:
-            return f"examples of {self.finder}"
+        if self.examples_source is not None:
+            return f"examples of {self.examples_source}"
         search, seed = self.protocol.get("search", "given"), self.protocol.get("seed")
         effort = self.effort or self.protocol.get("effort")
         said = [str(search), *self._grid()]
@@ -219,12 +219,12 @@ class AttackRecord(Record):
         """Return if both have one threat model and one way of judging, so that the smaller example counts."""
         return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
 
-    def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
+    def withstands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
         """``[M]``: whether samples whose ``columns`` were just found withstand the strength at that place."""
         if not self.monotone:
             return np.asarray(columns["fooled"][:, place] == 0)
-        sizes = snapped(columns["minimal_size"], self.strengths)
-        return ~broken_within(sizes, [self.strengths[place]])[:, 0]
+        sizes = snap_sizes(columns["minimal_size"], self.strengths)
+        return ~broken_mask(sizes, [self.strengths[place]])[:, 0]
 
     def has_same_search(self, other: AttackRecord) -> bool:
         """Return if both search one threat model with equal settings and gradients, at any strengths."""
@@ -310,22 +310,22 @@ class CardRecord(Record):
         return digest([self.created, self.about])
 
 
-def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+def sample_spans(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
     """Positions as runs of consecutive ones.
 
-    >>> spans_of(np.array([4, 0, 1, 2, 9]))
+    >>> sample_spans(np.array([4, 0, 1, 2, 9]))
     ((0, 3), (4, 5), (9, 10))
     """
-    ordered = distinct(index)
+    ordered = distinct_positions(index)
     breaks = np.flatnonzero(np.diff(ordered) != 1) + 1
     runs = np.split(ordered, breaks)
     return tuple((int(run[0]), int(run[-1]) + 1) for run in runs)
 
 
-def distinct(index: NDArray[np.int64]) -> NDArray[np.int64]:
+def distinct_positions(index: NDArray[np.int64]) -> NDArray[np.int64]:
     """Positions in increasing order, each once. (``np.unique`` hashes them, which is slower for many.)
 
-    >>> distinct(np.array([4, 0, 4, 2]))
+    >>> distinct_positions(np.array([4, 0, 4, 2]))
     array([0, 2, 4])
     """
     ordered = np.sort(index)

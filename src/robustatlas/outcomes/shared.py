@@ -71,7 +71,7 @@ def shared_samples(tables: Sequence[T]) -> list[T]:
     """
     _check_any(tables)
     common = shared_index([model.name for model in tables], [(model.index, model.labels) for model in tables])
-    return [model.select(rows_of(model.index, common)) for model in tables]
+    return [model.select(find_rows(model.index, common)) for model in tables]
 
 
 def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integers]]) -> Integers:
@@ -86,7 +86,7 @@ def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integer
     common = np.sort(reduce(np.intersect1d, (index for index, _ in samples)))
     if common.size == 0:
         raise UserError(f"{list_names(names)} share no samples; evaluate the same samples.")
-    labels = [labels[rows_of(index, common)] for index, labels in samples]
+    labels = [labels[find_rows(index, common)] for index, labels in samples]
     for name, own in zip(names, labels, strict=True):
         if not np.array_equal(labels[0], own):
             raise UserError(
@@ -96,10 +96,10 @@ def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integer
     return np.asarray(common)
 
 
-def rows_of(index: Integers, wanted: Integers) -> Integers:
+def find_rows(index: Integers, wanted: Integers) -> Integers:
     """Return the row in ``index`` of each ``wanted`` position of a data set; ``index`` has all of them.
 
-    >>> rows_of(np.array([7, 3, 5]), np.array([3, 7])).tolist()
+    >>> find_rows(np.array([7, 3, 5]), np.array([3, 7])).tolist()
     [1, 0]
     """
     order = np.argsort(index)

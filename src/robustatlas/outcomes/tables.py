@@ -60,7 +60,7 @@ def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None 
     write_atomically(path, partial(fill_parquet, columns=columns, about=about))
 
 
-def expressions_of(columns: Columns, *, nullable: bool = False) -> tuple[list[str], dict[str, NDArray[Any]]]:
+def sql_expressions(columns: Columns, *, nullable: bool = False) -> tuple[list[str], dict[str, NDArray[Any]]]:
     """SQL for arrays [N] and, as lists, [N, S], and the arrays [N] that it names; ``nullable``: NaN is NULL."""
     flat: dict[str, NDArray[Any]] = {}
     expressions = []
@@ -78,7 +78,7 @@ def fill_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None =
     """Write the file of :func:`write_parquet` in place."""
     import duckdb
 
-    expressions, flat = expressions_of(columns)
+    expressions, flat = sql_expressions(columns)
     options = ["FORMAT parquet", "COMPRESSION zstd"]
     if about:
         entries = ", ".join(f"{identifier(key)}: {sql_literal(text)}" for key, text in about.items())

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome
-from robustatlas.outcomes.strengths import merged_strengths, positions_of
+from robustatlas.outcomes.strengths import merged_strengths, strength_positions
 
 
-def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
+def merge_outcomes(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
     """Several outcomes of one attack on the same N samples as one: at every sample the smallest example counts.
     ``outcomes``: of the same attack, threat model and samples; their strengths may differ. ``covered``: for each
     outcome, ``[N]`` which samples it is about; its rows elsewhere are ignored.
@@ -40,9 +40,9 @@ def smallest_of(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Out
         seconds=sum(outcome.seconds for outcome in outcomes),
         rejected=sum(outcome.rejected for outcome in outcomes),
         origins=tuple(origins),
-        origin_of=of_best([_origins_among(origins, outcome) for outcome in outcomes], 0),
+        origin_index=of_best([_origins_among(origins, outcome) for outcome in outcomes], 0),
         kinds=tuple(kinds),
-        kind_of=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
+        kind_index=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
         possible_size=_smallest_possible_sizes(outcomes, rows),
         true_size=_smallest_true_sizes(outcomes, rows),
         mistakes=known_of_best([outcome.mistakes for outcome in outcomes]),
@@ -77,7 +77,9 @@ def _smallest_possible_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Flo
     """The smallest sizes with every error counted that may be one; None of models that are not randomised."""
     if all(outcome.possible_size is None for outcome in outcomes):
         return None
-    return np.asarray(np.where(rows, [outcome.doubted().minimal_size for outcome in outcomes], np.inf).min(0))
+    return np.asarray(
+        np.where(rows, [outcome.with_possible_examples().minimal_size for outcome in outcomes], np.inf).min(0)
+    )
 
 
 def _smallest_true_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
@@ -102,7 +104,7 @@ def _on_one_grid(
     shape = (outcomes[0].samples, len(strengths))
     margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
     for outcome, rows in zip(outcomes, covered, strict=True):
-        columns = positions_of(outcome.strengths.tolist(), strengths)
+        columns = strength_positions(outcome.strengths.tolist(), strengths)
         seen = np.where(rows[:, None] & ~np.isnan(outcome.margins), outcome.margins, np.inf)
         margins[:, columns] = np.minimum(margins[:, columns], seen)
         fooled[:, columns] = np.maximum(fooled[:, columns], np.where(rows[:, None], outcome.fooled, -1))
@@ -117,7 +119,7 @@ def _searched_strengths(
     """``[S]``: whether each sample was searched at the strength by one of the outcomes."""
     searched = np.zeros((outcomes[0].samples, len(strengths)), np.bool_)
     for outcome, rows in zip(outcomes, covered, strict=True):
-        searched[:, positions_of(outcome.searched_strengths, strengths)] |= rows[:, None]
+        searched[:, strength_positions(outcome.searched_strengths, strengths)] |= rows[:, None]
     return np.asarray(searched.all(axis=0))
 
 
@@ -126,13 +128,13 @@ def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
     if not outcome.origins:
         return None
     own = np.array([origins.index(origin) for origin in outcome.origins])
-    return own[np.zeros(outcome.samples, np.int64) if outcome.origin_of is None else outcome.origin_of]
+    return own[np.zeros(outcome.samples, np.int64) if outcome.origin_index is None else outcome.origin_index]
 
 
 def _kinds_among(kinds: Sequence[str], outcome: Outcome) -> Integers:
     """``[N]``: which of the ``kinds`` of runs found each sample's smallest example, -1 where that is not known."""
     own = np.array([*(kinds.index(kind) for kind in outcome.kinds), -1])
-    return own[np.full(outcome.samples, -1) if outcome.kind_of is None else outcome.kind_of]
+    return own[np.full(outcome.samples, -1) if outcome.kind_index is None else outcome.kind_index]
 
 
 def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Integers | None:
@@ -143,7 +145,7 @@ def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths
     fewest = np.full((outcomes[0].samples, len(strengths)), never)
     for outcome, rows in zip(outcomes, covered, strict=True):
         if outcome.queries is not None:
-            columns = positions_of(outcome.strengths.tolist(), list(strengths))
+            columns = strength_positions(outcome.strengths.tolist(), list(strengths))
             seen = np.where(rows[:, None] & (outcome.queries >= 0), outcome.queries, never)
             fewest[:, columns] = np.minimum(fewest[:, columns], seen)
     return np.where(fewest == never, -1, fewest)
@@ -157,7 +159,7 @@ def _typical(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths
     total, count = np.zeros((2, outcomes[0].samples, len(strengths)))
     for outcome, rows in known:
         assert outcome.typical is not None
-        columns = positions_of(outcome.strengths.tolist(), list(strengths))
+        columns = strength_positions(outcome.strengths.tolist(), list(strengths))
         drawn = rows[:, None] & ~np.isnan(outcome.typical)
         total[:, columns] += np.where(drawn, outcome.typical, 0.0)
         count[:, columns] += drawn

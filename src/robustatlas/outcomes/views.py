@@ -14,7 +14,7 @@ from robustatlas.outcomes.outcome import Outcome
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.strengths import sizes_as_typed
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.outcomes.tables import Columns, expressions_of, identifier, sql_literal
+from robustatlas.outcomes.tables import Columns, identifier, sql_expressions, sql_literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -109,7 +109,7 @@ class _Rows:
 
     def _add_arrays(self, view: str, fields: Sequence[str], columns: Columns) -> None:
         """Add arrays [N] and, as lists, [N, S] to a view; NaN is NULL. ``fields`` are the same in each row."""
-        expressions, arrays = expressions_of(columns, nullable=True)
+        expressions, arrays = sql_expressions(columns, nullable=True)
         relation = f"rows_{self.registered}"
         self.registered += 1
         self.connection.register(relation, arrays)

@@ -201,7 +201,7 @@ class Result(OutcomeTable, Tabular):
         return attacks_without_audit(records, [attack for attack, _, _ in self._audits.all()])
 
     @property
-    def suspect(self) -> bool:
+    def is_suspect(self) -> bool:
         """True if numbers of the result carry a mark: some are invalid, or its diagnosis speaks against them."""
         diagnosis = self.diagnosis
         return bool(self.invalid) or (diagnosis is not None and diagnosis.has_doubts)

@@ -22,7 +22,7 @@ from robustatlas.evaluation import Cluster, evaluate
 from robustatlas.evaluation.workers import cluster_of
 from robustatlas.evaluation.workers.share import Share, share_of
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.references.building import ReferenceModel, Rule, reference_of
+from robustatlas.metrics.references.building import ReferenceModel, Rule, build_reference
 from robustatlas.models.card import CARD, read_card
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
@@ -281,7 +281,7 @@ def collect_reference(plan: ReferencePlan, folder: Path, training: Dataset, test
         table = AccuracyTable.from_json(file)
         models.append(ReferenceModel(attack, read_strength(strength, attack or STANDARD), seed, table))
     rule = "acc* of MultiRobustBench" if plan.rule == "acc" else "ATA of UAR"
-    reference = reference_of(
+    reference = build_reference(
         name=folder.resolve().name,
         source=f"{len(models)} models {plan.architecture} trained on {training.name} by robustatlas ({rule})",
         models=models,

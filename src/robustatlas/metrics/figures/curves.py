@@ -13,7 +13,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import Style, model_styles
 from robustatlas.metrics.curves import read_end
-from robustatlas.metrics.figures.paper import axes_of, legend_above, mark_usual_strength, percent_axis, size_axis
+from robustatlas.metrics.figures.paper import legend_above, mark_usual_strength, percent_axis, size_axis, styled_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +105,7 @@ def plot_curves(
     """
     named = _curves_by_name(curves)
     end = _end(named.values(), up_to)
-    with axes_of(ax, 2.15 + 0.11 * max(0, len(named) - 3)) as axes:
+    with styled_axes(ax, 2.15 + 0.11 * max(0, len(named) - 3)) as axes:
         for place, ((name, curve), style) in enumerate(zip(named.items(), _styles(named), strict=True)):
             _draw(axes, name, curve, style, end, confidence, error, place)
         if crossings and len(named) == 2:

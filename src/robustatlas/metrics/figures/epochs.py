@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import model_styles
-from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis
+from robustatlas.metrics.figures.paper import legend_above, percent_axis, styled_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ def plot_over_epochs(
         >>> plot_over_epochs({"linf": np.array([[1, 20.0, 10.0, 30.0], [2, 40.0, 30.0, 50.0]])}).get_ylabel()
         'accuracy (%)'
     """
-    with axes_of(ax, 2.15) as axes:
+    with styled_axes(ax, 2.15) as axes:
         for (name, points), style in zip(lines.items(), model_styles(list(lines)), strict=True):
             epochs, value, low, high = np.asarray(points).T
             axes.plot(

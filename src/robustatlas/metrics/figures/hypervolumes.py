@@ -13,7 +13,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import model_styles
 from robustatlas.metrics.curves import read_end
-from robustatlas.metrics.figures.paper import INK, OTHER, axes_of, legend_above, size_axis
+from robustatlas.metrics.figures.paper import INK, OTHER, legend_above, size_axis, styled_axes
 from robustatlas.metrics.hypervolume import convergence_rate, hypervolume_errors
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def plot_frontier(
         raise UserError(f"The frontier of one image is a row of numbers [L]; given the shape {kept.shape}.")
     end = read_end(largest, attack, "largest")
     sizes = np.linspace(0, end, len(kept) + 1)
-    with axes_of(ax, 2.0) as axes:
+    with styled_axes(ax, 2.0) as axes:
         axes.bar(sizes[:-1], kept, np.diff(sizes), align="edge", color=INK, alpha=0.25, linewidth=0)
         axes.plot(sizes, [clean, *kept], color=INK, marker="o", markersize=3)
         size_axis(axes, end, attack, unit)
@@ -105,7 +105,7 @@ def plot_frontiers(
     if not kept or any(row.ndim != 1 or len(row) < 2 or not np.isfinite(row).all() for row in kept.values()):
         raise UserError("Give at least one model, and of each a row [L + 1] of the clean confidence and what is kept.")
     end = read_end(largest, attack, "largest")
-    with axes_of(ax, 2.15) as axes:
+    with styled_axes(ax, 2.15) as axes:
         for (name, row), style in zip(kept.items(), model_styles(list(kept)), strict=True):
             sizes = np.linspace(0, end, len(row))
             axes.plot(
@@ -142,7 +142,7 @@ def plot_convergence(by_levels: Mapping[int, float], ax: Axes | None = None) -> 
     rate = convergence_rate(by_levels)
     errors = {count: error for count, error in hypervolume_errors(by_levels).items() if error > 0}
     levels = np.array(sorted(hypervolume_errors(by_levels)), dtype=np.float64)
-    with axes_of(ax, 2.0) as axes:
+    with styled_axes(ax, 2.0) as axes:
         label = f"measured, slope {rate.slope:.2f}"
         axes.plot(list(errors), list(errors.values()), "o-", color=INK, markersize=4, linewidth=1, label=label)
         axes.plot(levels, rate.factor / levels, "--", color=OTHER, label=f"c / N, c = {rate.factor:.3g}")

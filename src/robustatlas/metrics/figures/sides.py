@@ -11,7 +11,7 @@ from robustatlas.common.styles import model_styles
 from robustatlas.common.typed_strengths import format_strength, value_as_typed
 from robustatlas.metrics.curves import read_end
 from robustatlas.metrics.figures.curves import Curve, step_sizes
-from robustatlas.metrics.figures.paper import axes_of, legend_above, percent_axis, size_axis
+from robustatlas.metrics.figures.paper import legend_above, percent_axis, size_axis, styled_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +75,7 @@ def plot_two_sided(
     if size > end:
         given, last = (format_strength(each, attack=attack) for each in (size, end))
         raise UserError(f"at is {given}, beyond the axis, which ends at {last}; give a size with less harm.")
-    with axes_of(ax, 2.4) as axes:
+    with styled_axes(ax, 2.4) as axes:
         _draw(axes, both, end, confidence)
         axes.axvline(size, color="#000000", alpha=0.35, linewidth=0.7, linestyle=(0, (2, 2)))
         size_axis(axes, end, both.empirical.attack, both.empirical.unit)

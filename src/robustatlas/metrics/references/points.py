@@ -11,7 +11,7 @@ from robustatlas.common.scalars import real_or_nan
 from robustatlas.common.typed_strengths import value_as_typed
 from robustatlas.common.wording import list_names
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
+from robustatlas.outcomes.strengths import listed_strengths, read_strength, strength_position
 
 CLEAN = "clean"
 """Name of the unperturbed input among the attacks; its strength is 0."""
@@ -21,14 +21,14 @@ Points = Mapping[str, float | Mapping[float, float]]
 input."""
 
 
-def points_of(given: Points | str | Path, what: str, known: AccuracyTable) -> dict[str, float | dict[float, float]]:
+def read_points(given: Points | str | Path, what: str, known: AccuracyTable) -> dict[str, float | dict[float, float]]:
     """Return numbers of points, checked.
 
     ``given``: attack -> number, or strength -> number; or a JSON file of that. ``what``: what they are called in
     messages, such as "weights". ``known``: whose points they may be of. Raises :class:`UserError`: a point that is not
     known, or a number that is negative or not finite.
 
-    >>> points_of({"clean": 1, "p": {"2": 3}}, "weights", AccuracyTable(90, {"p": {1: 80, 2: 60}}))
+    >>> read_points({"clean": 1, "p": {"2": 3}}, "weights", AccuracyTable(90, {"p": {1: 80, 2: 60}}))
     {'clean': 1.0, 'p': {2.0: 3.0}}
     """
     read: Any = read_json(given) if isinstance(given, str | Path) else given
@@ -48,7 +48,7 @@ def _row(attack: str, given: Any, what: str, known: AccuracyTable) -> float | di
     strengths: list[float] = known.distances(attack).tolist()
     row: dict[float, float] = {}
     for strength, value in given.items():
-        place = position_of(read_strength(strength, attack), strengths)
+        place = strength_position(read_strength(strength, attack), strengths)
         if place is None:
             raise UserError(
                 f"{what} name {attack}@{strength}, which is not there; {attack} is at "
@@ -65,16 +65,16 @@ def _number(given: Any, what: str) -> float:
     return float(number)
 
 
-def value_at(points: Points, attack: str, strength: float) -> float:
+def point_value(points: Points, attack: str, strength: float) -> float:
     """Return the number of one point; NaN where there is none.
 
-    >>> value_at({"p": 2, "q": {0.5: 3}}, "q", 0.5), value_at({"p": 2}, "p", 0.1)
+    >>> point_value({"p": 2, "q": {0.5: 3}}, "q", 0.5), point_value({"p": 2}, "p", 0.1)
     (3, 2)
     """
     row = points.get(attack, math.nan)
     if not isinstance(row, Mapping):
         return row
-    place = position_of(strength, [read_strength(known, attack) for known in row])
+    place = strength_position(strength, [read_strength(known, attack) for known in row])
     return math.nan if place is None else list(row.values())[place]
 
 
@@ -98,7 +98,7 @@ def select_shared_points(points: Points, known: AccuracyTable) -> dict[str, floa
             kept[attack] = {
                 strength: value
                 for strength, value in row.items()
-                if position_of(read_strength(strength, attack), grid) is not None
+                if strength_position(read_strength(strength, attack), grid) is not None
             }
         elif attack == CLEAN or attack in known.entries:
             kept[attack] = row

@@ -20,10 +20,10 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path, write_text
 from robustatlas.common.typed_strengths import format_strength
 from robustatlas.common.wording import MASKED, list_names, masked_reason
-from robustatlas.metrics.references.points import Points, attacks_that_count, points_of, value_at
+from robustatlas.metrics.references.points import Points, attacks_that_count, point_value, read_points
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.identity import DataRecord
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.masked import masked_shares
 from robustatlas.outcomes.points import different_points
 
 
@@ -149,7 +149,7 @@ class Reference:
             >>> Reference("small", "made up", accuracies, ("linf", "l2")).weighted({"clean": 1, "l2": 2}).ranked
             ('l2',)
         """
-        found = points_of(weights, "weights", self.accuracies)
+        found = read_points(weights, "weights", self.accuracies)
         ranked = attacks_that_count(found, self.accuracies)
         if not ranked:
             raise UserError("The weights leave no attack; give one at least a positive weight.")
@@ -157,7 +157,7 @@ class Reference:
 
     def counts(self, attack: str, strength: float) -> bool:
         """Return True if a point of a ranked attack has a positive weight."""
-        return self.weights is None or value_at(self.weights, attack, strength) > 0
+        return self.weights is None or point_value(self.weights, attack, strength) > 0
 
     def drop_zeros(self) -> Reference:
         """Return the reference without points where it is 0, which allow no ratio; a mark names them.
@@ -305,13 +305,13 @@ class Reference:
                 )
         entries = {}
         for attack in first.attacks:
-            sound = [table for table in tables.values() if not masked(table, [attack])]
+            sound = [table for table in tables.values() if not masked_shares(table, [attack])]
             if not sound:
-                why = masked_reason(masked(first, [attack]))
+                why = masked_reason(masked_shares(first, [attack]))
                 raise UserError(f"No reference can be made under {attack}: every model is {MASKED}. {why}")
             strengths = first.distances(attack).tolist()
             entries[attack] = {
-                strength: max(table.accuracy_within(attack, strength) for table in sound) for strength in strengths
+                strength: max(table.accuracy_at_distance(attack, strength) for table in sound) for strength in strengths
             }
         clean = max((t.clean for t in tables.values() if not math.isnan(t.clean)), default=math.nan)
         return cls(

@@ -98,10 +98,10 @@ def _data() -> Path:
     return Path(str(files("robustatlas.metrics.references"))) / "data"
 
 
-def is_about(reference: str, data: str) -> bool:
+def has_dataset(reference: str, data: str) -> bool:
     """Return True if a shipped reference belongs to a data set, by their names.
 
-    >>> is_about("uar-cifar10", "CIFAR-10 test"), is_about("robustbench-cifar10-linf", "cifar100")
+    >>> has_dataset("uar-cifar10", "CIFAR-10 test"), has_dataset("robustbench-cifar10-linf", "cifar100")
     (True, False)
     """
     normalised = re.sub("[^a-z0-9]", "", data.lower())

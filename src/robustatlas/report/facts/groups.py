@@ -14,7 +14,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.trainings import OverTrainings, combine_trainings
 from robustatlas.outcomes.alike import check_distinct_trainings
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.masked import masked_shares
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import statistics
 from robustatlas.report.numbers.against import Held, hold_against
@@ -110,8 +110,8 @@ class _Training:
         table = run.table
         largest, uars = _largest_strength_statistics(table), _uars(table, held)
         found = dict(run.statistics) | uars | largest
-        invalid = {name for name in largest if masked(table, [name.rpartition("@")[0]])}
-        invalid |= {f"UAR {attack}" for attack in table.attacks if masked(table, [attack])}
+        invalid = {name for name in largest if masked_shares(table, [name.rpartition("@")[0]])}
+        invalid |= {f"UAR {attack}" for attack in table.attacks if masked_shares(table, [attack])}
         invalid |= run.barred
         intervals = _run_intervals(run, held) if alone else {}
         return cls(found, frozenset(invalid), intervals)
