@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Run
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import GradientRecord, sample_spans
+from robustatlas.outcomes.tables import OUTCOME_COLUMNS
 from robustatlas.results.result import Result
 
 

@@ -16,7 +16,7 @@ from helpers_core import broken_defense
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import MASKED
 from robustatlas.metrics.references import Reference, load_reference
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.card import card
 from robustatlas.report.facts import facts_of, field_places, shared_of_runs, standings_of
 from robustatlas.report.facts.card import card_of

@@ -8,7 +8,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics import AccuracyTable, ua2
 from robustatlas.metrics.references import published_ua2
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, to_sound_units
-from robustatlas.metrics.ua2 import level_positions
+from robustatlas.metrics.uar import level_positions
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.facts.run import facts_of
 from robustatlas.report.facts.run_json import run_as_json

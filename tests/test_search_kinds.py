@@ -16,7 +16,7 @@ from robustatlas.attacks.search.descent import Descent
 from robustatlas.attacks.table import run_in_words
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.outcomes.union import merge_outcomes
+from robustatlas.outcomes.joined import merge_outcomes
 from robustatlas.report.facts import facts_of
 
 WEAK = AttackRun(FMN(3), "margin", role="bound")

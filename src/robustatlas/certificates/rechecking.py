@@ -25,8 +25,8 @@ from robustatlas.evaluation.verification.asked import model_of
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.certified import CertificateRecord
+from robustatlas.outcomes.comparable import find_rows
 from robustatlas.outcomes.outcome import Integers
-from robustatlas.outcomes.shared import find_rows
 
 
 @dataclass(frozen=True, eq=False)

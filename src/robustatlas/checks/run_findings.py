@@ -12,8 +12,7 @@ from robustatlas.common.wording import pluralise
 from robustatlas.metrics.audit import LARGE, Audited, audit_remedy, audit_sentence, audit_warning, audited
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.outcome import Booleans, Floats, Outcome, broken_mask
-from robustatlas.outcomes.readings import Reading
-from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.records import AttackRecord, Reading
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 

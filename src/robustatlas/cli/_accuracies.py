@@ -11,9 +11,9 @@ from rich.table import Table
 from robustatlas.cli._terminal import column_groups, safe
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, STANDARD_TOLERANCE, format_strength
 from robustatlas.common.wording import MASKED, add_mark, format_counts, pluralise
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.display import classes_in
-from robustatlas.outcomes.masked import masked_shares
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.units import unit_of
 from robustatlas.report.numbers.definitions import worst_case_points

@@ -6,7 +6,7 @@ from rich.table import Table
 from robustatlas.cli._terminal import number_cell, safe, table
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_size
 from robustatlas.common.wording import MASKED, add_mark
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import ResultCard
 from robustatlas.report.facts.run import RunFacts

@@ -19,7 +19,7 @@ from robustatlas.metrics import (
     rank_sum_test,
     signed_rank_test,
 )
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.numbers.definitions import SIGNIFICANCE
 from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
 from robustatlas.report.numbers.pairs import Pair

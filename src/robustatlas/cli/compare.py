@@ -28,10 +28,9 @@ from robustatlas.common.wording import (
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import METRICS, reference_metrics
-from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.alike import threat_identities
+from robustatlas.outcomes.accuracies import AccuracyTable, masked_shares
 from robustatlas.outcomes.bounds import describe_unsearched, upper_bound_status
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.comparable import threat_identities
 from robustatlas.outcomes.strengths import strengths_as_typed
 from robustatlas.report.compared import KEPT, Comparison
 from robustatlas.report.compared import compare as compare_runs
@@ -44,8 +43,7 @@ from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
 from robustatlas.report.numbers.shared import Shared
 from robustatlas.report.numbers.standings import standings_of
 from robustatlas.report.words import is_worst_case_shown, verdict, worst_case_in_words
-from robustatlas.results.many import Results
-from robustatlas.results.result import Result
+from robustatlas.results.result import Result, Results
 
 _ENOUGH = 10
 """Models over which a correlation of attacks says something; of fewer it is shown by --explain."""

@@ -21,7 +21,7 @@ from robustatlas.cli._workers import share_here
 from robustatlas.common.files import parse_path
 from robustatlas.common.typed_strengths import format_size
 from robustatlas.common.wording import format_duration, label_masked, masked_reason, pluralise, shell_word
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 
 if TYPE_CHECKING:
     from robustatlas.evaluation.field import Done, FieldModel

@@ -17,7 +17,7 @@ from robustatlas.common.wording import list_names, shell_word
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.shipped import available_fields, available_references, has_dataset
 from robustatlas.report.facts import choose_reference
-from robustatlas.results.many import Results
+from robustatlas.results.result import Results
 
 PUBLISHED = "multirobustbench-cifar10"
 """The reference with published defenses, which make a board without any run."""

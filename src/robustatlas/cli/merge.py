@@ -15,7 +15,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path
 from robustatlas.common.wording import MASKED, join_words, label_masked, masked_reason
 from robustatlas.outcomes import merge as merge_runs
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.merge import join_best_known
 from robustatlas.report.numbers.shared import distinct_names, subject_of
 from robustatlas.results.result import Result, load_result

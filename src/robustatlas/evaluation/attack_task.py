@@ -24,7 +24,7 @@ from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.rejection import fold_rejection
 from robustatlas.models.objectives import margin_of
-from robustatlas.outcomes.circumstances import circumstances
+from robustatlas.outcomes.identity import circumstances
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.records import AttackRecord

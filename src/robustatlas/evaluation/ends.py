@@ -21,9 +21,9 @@ from robustatlas.evaluation.reading import Question, diagnosed, halve_until_it_f
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes import Run
-from robustatlas.outcomes.circumstances import current_time
-from robustatlas.outcomes.readings import DiagnosisRecord, Reading
-from robustatlas.outcomes.shared import find_rows
+from robustatlas.outcomes.comparable import find_rows
+from robustatlas.outcomes.identity import current_time
+from robustatlas.outcomes.records import DiagnosisRecord, Reading
 from robustatlas.outcomes.strengths import merged_strengths
 from robustatlas.outcomes.table import OutcomeTable
 

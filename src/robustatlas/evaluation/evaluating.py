@@ -18,7 +18,7 @@ from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.resume import missing_tasks, notes_on_other_searches
 from robustatlas.models.classifier.backward import BACKWARD, Backward
 from robustatlas.outcomes import CallRecord, Run
-from robustatlas.outcomes.circumstances import command_line, current_time
+from robustatlas.outcomes.identity import command_line, current_time
 from robustatlas.outcomes.locks import start_lock
 from robustatlas.outcomes.records import sample_spans
 from robustatlas.results.result import Result

@@ -22,8 +22,7 @@ from robustatlas.metrics.references.matching import (
     select_attacks,
     training_mask,
 )
-from robustatlas.metrics.references.points import CLEAN, Points
-from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.references.reference import CLEAN, Points, Reference
 from robustatlas.metrics.stability import Difficulty, Pairs, point_difficulties
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable

@@ -16,8 +16,7 @@ from robustatlas.metrics.references.matching import (
     reference_accuracies,
     training_mask,
 )
-from robustatlas.metrics.references.points import Points, attacks_that_count, read_points
-from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.references.reference import Points, Reference, attacks_that_count, read_points
 from robustatlas.outcomes.accuracies import AccuracyTable
 
 RatioKind = Literal["ind-avg", "ind-worst", "exp", "max"]

@@ -19,8 +19,7 @@ from robustatlas.metrics.references.matching import (
     reference_accuracies,
     training_mask,
 )
-from robustatlas.metrics.references.points import CLEAN, Points, read_points
-from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.references.reference import CLEAN, Points, Reference, read_points
 from robustatlas.outcomes.accuracies import AccuracyTable
 
 TIE_TOLERANCE = 1e-6

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -380,3 +380,27 @@ def _check_percent(value: float, what: str) -> None:
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(map(str, names)) or "none"
+
+
+class HasInvalidAttacks(Protocol):
+    """Results, accuracies, facts or rows that record the attacks whose robust accuracies are masked."""
+
+    @property
+    def invalid(self) -> Mapping[str, float]:
+        """Attack -> share of the samples at which its gradient is missing or misleads, if there are any."""
+
+
+def masked_shares(numbers: HasInvalidAttacks, attacks: Iterable[str] | None = None) -> dict[str, float]:
+    """Return the attacks because of which a number is an upper bound only and may not compete.
+
+    Every surface asks here before it gives a number a badge, a rank, a verdict, a test or a leading place.
+
+    Args:
+        numbers: what holds the number.
+        attacks: those that the number rests on; default: all.
+
+    Returns:
+        attack -> share of the samples at which its gradient is missing or misleads; empty where the number may compete.
+    """
+    chosen = None if attacks is None else set(attacks)
+    return {attack: share for attack, share in numbers.invalid.items() if chosen is None or attack in chosen}

@@ -14,14 +14,12 @@ from pydantic import Field
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.interrupts import delay_interrupts
 from robustatlas.common.typed_strengths import format_size
-from robustatlas.outcomes.base import Json, Record, parse
-from robustatlas.outcomes.columns import CERTIFIED_COLUMNS, Arrays, check_columns, sample_rows
-from robustatlas.outcomes.hashes import digest
+from robustatlas.outcomes.base import Json, Record, digest, parse
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, percent
 from robustatlas.outcomes.parts import AdversarialExamples, Parts, new_part_name
 from robustatlas.outcomes.records import AttackName, distinct_positions
 from robustatlas.outcomes.storage import Storage
-from robustatlas.outcomes.tables import Columns
+from robustatlas.outcomes.tables import CERTIFIED_COLUMNS, Arrays, Columns, check_columns, sample_rows
 
 
 class CertificateRecord(Record):

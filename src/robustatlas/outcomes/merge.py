@@ -9,11 +9,11 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import Address, explain_write_errors, parse_path
-from robustatlas.outcomes.circumstances import current_time
-from robustatlas.outcomes.columns import Arrays
+from robustatlas.outcomes.identity import current_time
 from robustatlas.outcomes.records import EXAMPLES, AttackRecord, CallRecord, check_joins, sample_spans
 from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.store import Run
+from robustatlas.outcomes.tables import Arrays
 
 
 def merge(runs: Sequence[str | Path], into: str | Path) -> Run:

@@ -395,3 +395,7 @@ class Outcome:
             typical=None if self.typical is None else self.typical[:, kept],
             searched_at=None if self.searched_at is None else self.searched_at[kept],
         )
+
+
+LOOKS = (50, 200, 800)
+"""Fresh draws after which it is asked whether a misclassification is certain; most are after the first."""

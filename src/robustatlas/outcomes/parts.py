@@ -9,22 +9,23 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, warn
 from robustatlas.outcomes.base import parse
-from robustatlas.outcomes.columns import (
+from robustatlas.outcomes.identity import Identity
+from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.records import AttackRecord, distinct_positions
+from robustatlas.outcomes.storage import Storage, StoreError
+from robustatlas.outcomes.tables import (
     OUTCOME_COLUMNS,
     REJECTING_COLUMNS,
     SAMPLE_COLUMNS,
     Arrays,
+    Columns,
+    CorruptFileError,
     Kinds,
     check_columns,
     expected_columns,
     stack_columns,
     unknown_columns,
 )
-from robustatlas.outcomes.identity import Identity
-from robustatlas.outcomes.outcome import Integers
-from robustatlas.outcomes.records import AttackRecord, distinct_positions
-from robustatlas.outcomes.storage import Storage, StoreError
-from robustatlas.outcomes.tables import Columns, CorruptFileError
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
 

@@ -34,9 +34,7 @@ from robustatlas.common.escaping import json_value
 from robustatlas.common.files import check_inside, parse_path
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
-from robustatlas.outcomes.circumstances import current_time, machine_metadata
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, sample_rows
-from robustatlas.outcomes.identity import Identity, check_format
+from robustatlas.outcomes.identity import Identity, check_format, current_time, machine_metadata
 from robustatlas.outcomes.joined import (
     equivalent_records,
     finished,
@@ -47,11 +45,10 @@ from robustatlas.outcomes.joined import (
 )
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
-from robustatlas.outcomes.readings import DiagnosisRecord
-from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, check_joins
+from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, DiagnosisRecord, check_joins
 from robustatlas.outcomes.storage import Storage, is_run
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.outcomes.tables import Columns
+from robustatlas.outcomes.tables import OUTCOME_COLUMNS, Arrays, Columns, sample_rows
 
 
 class Run:

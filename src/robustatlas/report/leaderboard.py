@@ -24,9 +24,9 @@ from robustatlas.common.typed_strengths import (
 )
 from robustatlas.common.wording import join_words, pluralise
 from robustatlas.metrics.references import Reference, available_fields, available_references
-from robustatlas.metrics.references.points import CLEAN, point_value
-from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.metrics.references.reference import CLEAN, point_value
+from robustatlas.outcomes.accuracies import masked_shares
+from robustatlas.outcomes.comparable import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.strengths import read_strengths, strength_position
 from robustatlas.report import field, pages, words
 from robustatlas.report.facts.field import field_places
@@ -159,8 +159,7 @@ def build_leaderboard(
 
     Args:
         results: runs to show next to the published defenses of the reference; may be empty. They are taken one by one
-            (without a reference twice), so that of :class:`robustatlas.results.many.Results` most are not in memory at
-            once.
+            (without a reference twice), so that most of :class:`robustatlas.results.result.Results` are not in memory.
         output: the folder; created where it does not exist.
         reference: the accuracies that models reach when they are trained against the very attack; None for a board
             that needs none: it ranks by the mean accuracy at the (attack, strength) that all runs share.

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, format_strength
 from robustatlas.common.wording import MASKED, elide_middle, join_words, pluralise
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.step_curves import REACH, StepCurve

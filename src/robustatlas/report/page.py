@@ -21,7 +21,7 @@ from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import reference_metrics
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report import field, looks, multiples, pages, rulings, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.facts.attack import AttackFacts

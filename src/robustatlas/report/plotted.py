@@ -11,7 +11,7 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.styles import Style
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, falling_scale_start
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.looks import look_of

@@ -9,7 +9,7 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, format_size, format_strength
 from robustatlas.common.wording import MASKED, elide_middle, format_p_value, join_words, list_names, ordinal, pluralise
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import ReferenceFacts, RunFacts
 from robustatlas.report.numbers.definitions import NOTICEABLE, SIGNIFICANCE

@@ -19,7 +19,7 @@ from robustatlas.models import load_model
 from robustatlas.models.card import CARD, Card, read_card
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import Run
-from robustatlas.outcomes.hashes import digest
+from robustatlas.outcomes.base import digest
 from robustatlas.outcomes.records import sample_spans
 from robustatlas.report.training import read_history
 from robustatlas.results.result import Result

@@ -17,12 +17,12 @@ from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.matching import restrict_training
-from robustatlas.metrics.references.points import CLEAN
+from robustatlas.metrics.references.reference import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, combine_trainings
-from robustatlas.outcomes.alike import check_distinct_trainings
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import describe_unsearched
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.comparable import check_distinct_trainings
 from robustatlas.outcomes.strengths import listed_strengths, read_strength, strength_position
 from robustatlas.report.numbers import definitions, statistics
 from robustatlas.report.numbers.against import Held, hold_against

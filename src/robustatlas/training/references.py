@@ -28,7 +28,7 @@ from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
 from robustatlas.models.sources.local_files import features_file, hashes_of_files, source_files
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.outcomes.alike import threat_identities
+from robustatlas.outcomes.comparable import threat_identities
 from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.results.result import load_result

@@ -25,7 +25,7 @@ from robustatlas.evaluation.verification.judging import REFUSALS, Judged, judge
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.outcomes import AttackRecord, CallRecord, Run
-from robustatlas.outcomes.circumstances import circumstances, command_line, current_time
+from robustatlas.outcomes.identity import circumstances, command_line, current_time
 from robustatlas.outcomes.records import EXAMPLES, sample_spans
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.results.result import Result

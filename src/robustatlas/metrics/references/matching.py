@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.typed_strengths import falling_scale_start, format_strength
 from robustatlas.common.wording import list_names
-from robustatlas.metrics.references.points import CLEAN, Points, point_value
-from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.references.reference import CLEAN, Points, Reference, point_value
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.points import different_points
+from robustatlas.outcomes.comparable import different_points
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, read_strength, read_strengths
 
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS
 from robustatlas.common.wording import UPPER_BOUND, join_words
+from robustatlas.metrics.averages import success_over_queries
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import attack_metrics
-from robustatlas.metrics.typical import success_over_queries
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.grids import GridAdvice, grid_advice

@@ -12,7 +12,7 @@ from robustatlas.common.version import __version__
 from robustatlas.common.wording import MASKED, elide_middle, pluralise
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import halves_proved
 from robustatlas.report.facts.run import RunFacts

@@ -12,9 +12,15 @@ from robustatlas.common.wording import MASKED, join_words, label_masked, masked_
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds, proportion_interval
-from robustatlas.metrics.references.field import CORRUPTIONS, Field, FieldEntry
-from robustatlas.metrics.references.shipped import available_fields, has_dataset, load_field
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.metrics.references.shipped import (
+    CORRUPTIONS,
+    Field,
+    FieldEntry,
+    available_fields,
+    has_dataset,
+    load_field,
+)
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.outcome import Outcome, percent
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
@@ -71,7 +77,7 @@ class Beside:
         best: the best place that the intervals leave open; likewise.
         worst: the worst one; likewise.
         curve: of the run under these attacks at once, over distances; None of corruptions.
-        masked: why the run has no place, as :func:`robustatlas.outcomes.masked.masked_shares` says it.
+        masked: why the run has no place, as :func:`robustatlas.outcomes.accuracies.masked_shares` says it.
     """
 
     field: Field

@@ -14,7 +14,7 @@ from robustatlas.metrics.references.matching import MatchedEntries, match_entrie
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.points import different_points
+from robustatlas.outcomes.comparable import different_points
 from robustatlas.report.facts.rows import Row, published_rows
 
 

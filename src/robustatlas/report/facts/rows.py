@@ -17,11 +17,16 @@ from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.bounds import upper_bound_status
+from robustatlas.outcomes.comparable import (
+    Subject,
+    attack_differences,
+    common_points,
+    different_data,
+    find_rows,
+    refusal_to_compare,
+)
 from robustatlas.outcomes.outcome import Integers
-from robustatlas.outcomes.points import common_points
-from robustatlas.outcomes.shared import find_rows
 from robustatlas.report.facts.attack import best_known
 from robustatlas.report.facts.units import calibrations_of
 from robustatlas.report.numbers.against import Held, hold_against
@@ -114,7 +119,7 @@ class Row:
             model was certified: what robust accuracy is at least.
         headline: the numbers that come first; None where they are not known.
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see
-            :func:`robustatlas.outcomes.masked.masked_shares`.
+            :func:`robustatlas.outcomes.accuracies.masked_shares`.
         unranked: why the row has no place, in a sentence; empty where it may have one.
     """
 

@@ -12,7 +12,7 @@ from robustatlas.metrics.references.matching import restrict_training
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.registry import reference_metrics
 from robustatlas.metrics.stability import StabilityConstant
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts, attack_facts
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
 from robustatlas.report.facts.field import Beside, field_places
@@ -46,7 +46,7 @@ class ReferenceFacts:
     """A run held against a reference, on the ranked entries that both have. ``training``: None where it is not stated,
     or the reference has no clean accuracy. ``place``: among the published defenses; None without any, and where ranked
     entries are missing or masked. ``masked``: why these numbers may not compete, as of
-    :func:`robustatlas.outcomes.masked.masked_shares`."""
+    :func:`robustatlas.outcomes.accuracies.masked_shares`."""
 
     held: Held
     numbers: Mapping[str, Number]

@@ -15,10 +15,10 @@ from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.scalars import parse_fraction
 from robustatlas.common.typed_strengths import value_as_typed
 from robustatlas.common.wording import suggestion
+from robustatlas.metrics.averages import typical_accuracies
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, reference_metrics
-from robustatlas.metrics.typical import typical_accuracies
 from robustatlas.outcomes.bounds import AccuracyBounds, command_to_search, describe_unsearched
 from robustatlas.outcomes.strengths import (
     STRENGTH_TOLERANCE,

@@ -17,9 +17,9 @@ from robustatlas.common.typed_strengths import format_strength
 from robustatlas.common.wording import MASKED, join_words, list_names, masked_reason, pluralise
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval, proportion_bounds
-from robustatlas.outcomes.alike import refusal_to_compare
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.comparable import refusal_to_compare
 from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import strength_position
 from robustatlas.outcomes.table import OutcomeTable

@@ -11,13 +11,11 @@ from pathlib import Path
 from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_strength
 from robustatlas.common.wording import join_words, list_names, pluralise, remove_mark
-from robustatlas.metrics.references.points import Points, select_shared_points
-from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
+from robustatlas.metrics.references.reference import NAMED, ZERO, Points, Reference, select_shared_points
 from robustatlas.metrics.references.shipped import available_fields, available_references, has_dataset, load_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.alike import threat_identities
+from robustatlas.outcomes.comparable import different_points, shared_points, threat_identities
 from robustatlas.outcomes.identity import DataRecord, Identity
-from robustatlas.outcomes.points import different_points, shared_points
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
 

@@ -10,13 +10,13 @@ from functools import partial
 import numpy as np
 
 from robustatlas.common.typed_strengths import value_as_typed
+from robustatlas.metrics.averages import typical_accuracies
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import attack_metrics
-from robustatlas.metrics.typical import typical_accuracies
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import describe_unsearched
-from robustatlas.outcomes.masked import masked_shares
 from robustatlas.outcomes.outcome import Outcome, percent
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import number as kinds

@@ -9,7 +9,7 @@ from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import reference_metrics
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics

@@ -11,10 +11,17 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import add_mark, list_names
-from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
+from robustatlas.outcomes.comparable import (
+    Subject,
+    attack_differences,
+    common_points,
+    different_data,
+    different_points,
+    find_rows,
+    refusal_to_compare,
+    shared_index,
+)
 from robustatlas.outcomes.outcome import Integers
-from robustatlas.outcomes.points import common_points, different_points
-from robustatlas.outcomes.shared import find_rows, shared_index
 from robustatlas.results.result import Result
 
 
@@ -41,7 +48,7 @@ class Shared:
 
     Attributes:
         names: of the runs, distinct.
-        results: the runs; :class:`robustatlas.results.many.Results` are read one by one.
+        results: the runs; :class:`robustatlas.results.result.Results` are read one by one.
         index: positions of the shared samples in the data set, increasing.
         grid: attack -> the shared strengths.
         left_out: names of attacks and points that not all runs have.

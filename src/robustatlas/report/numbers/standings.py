@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.wording import join_words, masked_reason
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.masked import masked_shares
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers.number import Number
 from robustatlas.report.numbers.of_several import SharedNumbers

@@ -10,7 +10,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, confidence_intervals, share_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.points import CLEAN
+from robustatlas.metrics.references.reference import CLEAN
 from robustatlas.metrics.registry import model_metrics, reference_metrics
 from robustatlas.outcomes.strengths import strength_position
 from robustatlas.outcomes.table import OutcomeTable

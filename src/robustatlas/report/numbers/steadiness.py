@@ -9,7 +9,7 @@ from robustatlas.common.wording import list_names
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.matching import restrict_training
-from robustatlas.metrics.references.points import read_points, select_shared_points
+from robustatlas.metrics.references.reference import read_points, select_shared_points
 from robustatlas.metrics.stability import Difficulty, StabilityConstant, stability_constant
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers.against import Held

@@ -14,9 +14,9 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_interval, format_strength, text_as_typed
 from robustatlas.common.wording import pluralise
 from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
+from robustatlas.metrics.curves import change_of_slope
 from robustatlas.metrics.figures import plot_curves
 from robustatlas.metrics.interclass import LpNorm
-from robustatlas.metrics.slopes import change_of_slope
 from robustatlas.metrics.trainings import combine_trainings
 from robustatlas.outcomes.outcome import broken_mask
 from robustatlas.outcomes.strengths import read_strength
