@@ -1,4 +1,4 @@
-"""What runs must share so that their numbers can be compared: images, threat models, strengths and samples."""
+"""Rules of comparison: the images, threat models, strengths and samples that runs must share."""
 
 from __future__ import annotations
 
