@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.escaping import latex_text
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_strength
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import strength_position
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.numbers.number import Number
@@ -79,7 +79,7 @@ def _numbers(facts: RunFacts, attack: AttackFacts) -> Iterator[tuple[str, Number
     points = (
         [] if first is None or first.is_mean else [one.strength for one in first.numbers if attack.attack in one.at]
     )
-    leading = position_of(points[0], grid) if points else None
+    leading = strength_position(points[0], grid) if points else None
     for place in _positions(attack.attack, grid, leading) if attack.accuracy else ():
         assert attack.accuracy is not None
         yield format_strength(grid[place], attack=attack.attack), attack.accuracy[place]

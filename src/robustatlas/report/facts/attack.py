@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS
 from robustatlas.common.wording import UPPER_BOUND, join_words
+from robustatlas.metrics.averages import success_over_queries
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import attack_metrics
-from robustatlas.metrics.typical import success_over_queries
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.grids import GridAdvice, grid_advice
@@ -110,7 +110,7 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
     forward, backward = result.passes(attack)
     area, median = table.find(kinds.AREA, attack), table.find(kinds.MEDIAN, attack)
     assert median is not None
-    curve = RobustnessCurve.from_outcome(outcome).distance_curve if outcome.judged else None
+    curve = RobustnessCurve.from_outcome(outcome).distance_curve if outcome.is_judged else None
     return AttackFacts(
         attack=attack,
         unit=unit_of(attack, outcome.unit),
@@ -148,7 +148,7 @@ def _bounds_at_standard(result: Result, attack: str) -> tuple[float, float] | No
     strength, or no search reached it."""
     if attack not in STANDARD_STRENGTHS or searched_from(result.outcome(attack), STANDARD_STRENGTHS[attack][0]) is None:
         return None
-    known = result.attack_bounds_within(attack, STANDARD_STRENGTHS[attack][0])
+    known = result.attack_bounds_at_distance(attack, STANDARD_STRENGTHS[attack][0])
     return known.low, known.high
 
 
@@ -266,13 +266,13 @@ class BestKnown:
 def best_known(result: Result, attack: str) -> BestKnown | None:
     """Return what verified examples of others change under an attack; None where the run holds none."""
     records = [record for record in result.records.values() if record.name == attack]
-    finders = {record.origin: record.finder for record in records if record.finder is not None}
+    finders = {record.origin: record.examples_source for record in records if record.examples_source is not None}
     if not finders:
         return None
     outcome, searched = result.outcome(attack), result.searched(attack)
     found = outcome.counts_by_origin()
     return BestKnown(
         by={finder: found.get(origin, 0) for origin, finder in finders.items()},
-        searched=searched.accuracies() if searched.judged else None,
-        known=outcome.accuracies() if outcome.judged else None,
+        searched=searched.accuracies() if searched.is_judged else None,
+        known=outcome.accuracies() if outcome.is_judged else None,
     )

@@ -76,7 +76,7 @@ def certified_of(result: Result) -> Iterator[CertifiedFacts]:
     ['linf, certified by crown: at least 50.0 %, at most 100.0 % robust at 0.1; both sides meet on 0.0 % ...']
     """
     for row, held in result.certified_sizes.items():
-        run = row in result.attacks and not held.of and result.outcome(row).judged
+        run = row in result.attacks and not held.of and result.outcome(row).is_judged
         strengths = tuple(result.distances(row).tolist()) if row in result.attacks else held.strengths
         correct = [round(share * len(held.sizes) / 100) for share in held.accuracies(strengths).tolist()]
         saved, curve = result.outcome(row).saved if run else None, result.certified(row).distance_curve

@@ -13,16 +13,15 @@ from robustatlas.metrics.comparison import RankTest, rank_sum_test
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.trainings import OverTrainings, combine_trainings
-from robustatlas.outcomes.alike import check_distinct_trainings
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
+from robustatlas.outcomes.comparable import check_distinct_trainings
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import statistics
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.definitions import CONFIDENCE, REPLICATES, worst_case_points
 from robustatlas.report.numbers.of_several import ModelNumbers, numbers_on_shared
 from robustatlas.report.numbers.shared import Shared, shared_of_runs, subject_of
-from robustatlas.results.many import Results
-from robustatlas.results.result import Result
+from robustatlas.results.result import Result, Results
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,8 @@ class _Training:
         table = run.table
         largest, uars = _largest_strength_statistics(table), _uars(table, held)
         found = dict(run.statistics) | uars | largest
-        invalid = {name for name in largest if masked(table, [name.rpartition("@")[0]])}
-        invalid |= {f"UAR {attack}" for attack in table.attacks if masked(table, [attack])}
+        invalid = {name for name in largest if masked_shares(table, [name.rpartition("@")[0]])}
+        invalid |= {f"UAR {attack}" for attack in table.attacks if masked_shares(table, [attack])}
         invalid |= run.barred
         intervals = _run_intervals(run, held) if alone else {}
         return cls(found, frozenset(invalid), intervals)

@@ -15,12 +15,18 @@ from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.scalars import parse_fraction
 from robustatlas.common.typed_strengths import value_as_typed
 from robustatlas.common.wording import suggestion
+from robustatlas.metrics.averages import typical_accuracies
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import METRICS, reference_metrics
-from robustatlas.metrics.typical import typical_accuracies
 from robustatlas.outcomes.bounds import AccuracyBounds, command_to_search, describe_unsearched
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, is_same_strength, levels_hint, position_of, read_strength
+from robustatlas.outcomes.strengths import (
+    STRENGTH_TOLERANCE,
+    is_same_strength,
+    levels_hint,
+    read_strength,
+    strength_position,
+)
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.facts.attack import AttackFacts
@@ -158,7 +164,7 @@ def _rests_at(requirement: Requirement, result: Result, facts: RunFacts) -> Mapp
         return {attack: [strength] for attack, strength in at.items()}
     if facts.reference is not None and what in _against():
         return facts.reference.held.ranked
-    judged = result.judged()
+    judged = result.select_judged()
     return {attack: judged.distances(attack).tolist() for attack in judged.attacks}
 
 
@@ -198,7 +204,7 @@ def _check_bound(requirement: Requirement, result: Result) -> None:
 def _percentages(result: Result) -> set[str]:
     """Return how numbers of the registry that are in percent are asked for."""
     known = [metric for metric in METRICS.load_usable().values() if metric.heading.endswith("%")]
-    own = {written(name) for metric in known if metric.of_model for name in metric.of_model(result.judged())}
+    own = {written(name) for metric in known if metric.of_model for name in metric.of_model(result.select_judged())}
     held = {metric.name for metric in known if metric.against}
     return own | {name for name, metric in _against().items() if metric in held}
 
@@ -255,7 +261,7 @@ def _accuracy_at(requirement: Requirement, result: Result, points: Mapping[str, 
             result.outcome(attack).broken([asked])  # which raises where it was not judged there
         if meant := levels_hint(asked, float(result.distances(attack)[-1])):
             raise UserError(f"--require {requirement.text!r} is beyond every strength of {attack}; {meant}.")
-    known, certain = (_bounds(table, points) for table in (result, result.doubted() or result))
+    known, certain = (_bounds(table, points) for table in (result, result.with_possible_examples() or result))
     return Interval(
         known.low if requirement.sign == ">=" else known.high,
         proportion_interval(int(certain.certain.sum()), result.samples, CONFIDENCE).low,
@@ -267,7 +273,7 @@ def _accuracy_at(requirement: Requirement, result: Result, points: Mapping[str, 
 def _typical_at(requirement: Requirement, result: Result) -> Interval:
     attack, _, given = requirement.what.removeprefix(_TYPICAL).partition("@")
     outcome = result.outcome(attack)
-    place = position_of(read_strength(given, attack), outcome.strengths.tolist())
+    place = strength_position(read_strength(given, attack), outcome.strengths.tolist())
     numbers = typical_accuracies(outcome, CONFIDENCE)
     if place is None or numbers is None:
         lacking = f"{attack} was not evaluated at {given}" if place is None else f"nothing was drawn of {attack}"
@@ -281,9 +287,9 @@ def _typical_at(requirement: Requirement, result: Result) -> Interval:
 def _bounds(table: OutcomeTable, points: Mapping[str, float]) -> AccuracyBounds:
     """Return what is known under one attack, or under several and without any."""
     if len(points) > 1:
-        return table.bounds_within(points)
+        return table.bounds_at_distances(points)
     ((attack, strength),) = points.items()
-    return table.attack_bounds_within(attack, strength)
+    return table.attack_bounds_at_distance(attack, strength)
 
 
 def _median(requirement: Requirement, result: Result, attack: str) -> Interval:
@@ -311,7 +317,7 @@ def _certain_curve(result: Result, attack: str) -> RobustnessCurve | None:
     outcome, proved = result.outcome(attack), result.certified_sizes.get(attack)
     if not outcome.monotone:
         return None
-    sizes = outcome.doubted().certain_sizes()
+    sizes = outcome.with_possible_examples().certain_sizes()
     return RobustnessCurve(sizes if proved is None else np.maximum(sizes, proved.sizes))
 
 

@@ -17,11 +17,11 @@ from robustatlas.common.typed_strengths import format_strength
 from robustatlas.common.wording import MASKED, join_words, list_names, masked_reason, pluralise
 from robustatlas.metrics.comparison import holm, mcnemar
 from robustatlas.metrics.intervals import Interval, proportion_bounds
-from robustatlas.outcomes.alike import refusal_to_compare
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.comparable import refusal_to_compare
 from robustatlas.outcomes.outcome import percent
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import strength_position
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts, shared_of_runs
 from robustatlas.report.gate.requirements import (
@@ -88,7 +88,7 @@ def check_requirements(
 def _check_requirement(requirement: Requirement, result: Result, facts: RunFacts, judged: Judged) -> Check:
     number = number_of(requirement, result, facts)
     decision = _decision(requirement, number, judged)
-    why = masked(result, rests_on(requirement, result))
+    why = masked_shares(result, rests_on(requirement, result))
     if why:
         # An upper bound below a required least value breaks the requirement; it proves nothing else.
         broken = requirement.sign == ">=" and decision is Decision.NOT_KEPT
@@ -149,7 +149,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     """
     shared = shared_of_runs([new, old])
     whole = shared.table(0), shared.table(1)
-    invalid = {attack: [one for one in whole if masked(one, [attack])] for attack in shared.grid}
+    invalid = {attack: [one for one in whole if masked_shares(one, [attack])] for attack in shared.grid}
     competing = {attack: grid for attack, grid in shared.grid.items() if not invalid[attack]}
     alone = tuple(dict.fromkeys(point for one in whole for point in one.restrict(competing).unsearched))
     competing = {attack: grid for attack, grid in competing.items() if attack not in dict(alone)}
@@ -187,7 +187,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
 
 
 def _untested(attack: str, against: str, which: Sequence[Result]) -> Check:
-    whose, why = join_words([one.name for one in which]), masked_reason(masked(which[0], [attack]))
+    whose, why = join_words([one.name for one in which]), masked_reason(masked_shares(which[0], [attack]))
     said = f"{attack} of {whose} is {MASKED}, which proves nothing. {why}"
     return Check(f"{attack} against {against}", Decision.NOT_DECIDED, said)
 
@@ -251,7 +251,7 @@ def _unseen(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, fl
     return [
         (attack, strength)
         for attack, strength in dict.fromkeys(named or everything)
-        if attack in by_gradients and position_of(strength, looked_at.get(attack, ())) is None
+        if attack in by_gradients and strength_position(strength, looked_at.get(attack, ())) is None
     ]
 
 

@@ -10,13 +10,13 @@ from functools import partial
 import numpy as np
 
 from robustatlas.common.typed_strengths import value_as_typed
+from robustatlas.metrics.averages import typical_accuracies
 from robustatlas.metrics.bootstrap import AccuracyStatistics, mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import attack_metrics
-from robustatlas.metrics.typical import typical_accuracies
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import describe_unsearched
-from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Outcome, percent
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import number as kinds
@@ -38,7 +38,7 @@ def numbers_of_run(result: Result, worst_at: Mapping[str, float]) -> Numbers:
         result: the run.
         worst_at: attack -> searched strength, of the worst case over attacks.
     """
-    made, judged = _Maker(result), result.judged()
+    made, judged = _Maker(result), result.select_judged()
     overall = statistics.with_doubt(judged, lambda table: intervals(statistics.overall(table, worst_at)))
     means = statistics.with_doubt(judged, lambda table: intervals(statistics.averages(table)))
     grids = _strengths(judged)
@@ -58,7 +58,7 @@ def numbers_of_run(result: Result, worst_at: Mapping[str, float]) -> Numbers:
 
 def numbers_against(result: Result, held: Held) -> Numbers:
     """Return the numbers of a run that a reference gives, over all its ranked attacks and of each attack."""
-    made, judged = _Maker(result), result.judged()
+    made, judged = _Maker(result), result.select_judged()
     ranked = {attack: tuple(strengths) for attack, strengths in held.ranked.items()}
     rows = [made.number(found, name, ranked) for name, found in statistics.intervals_against(judged, held).items()]
     for attack, strengths in held.shared.items():
@@ -81,10 +81,10 @@ def _ratios_of_attack(table: OutcomeTable, attack: str, held: Held) -> dict[str,
 
 def robust_accuracies(outcome: Outcome) -> tuple[Interval, ...]:
     """Return robust accuracy at each strength; none if not every strength was searched."""
-    if not outcome.judged:
+    if not outcome.is_judged:
         return ()
     correct = (~outcome.broken()).sum(axis=0).tolist()
-    certain = (~outcome.doubted().broken()).sum(axis=0).tolist()
+    certain = (~outcome.with_possible_examples().broken()).sum(axis=0).tolist()
     return tuple(
         replace(found, low=proportion_interval(sure, outcome.samples, CONFIDENCE).low)
         for count, sure in zip(correct, certain, strict=True)
@@ -102,10 +102,10 @@ def numbers_of_strengths(result: Result, attacks: Sequence[str]) -> Numbers:
     made, rows = _Maker(result), []
     for strength in result.distances(attacks[0]).tolist():
         at = dict.fromkeys(attacks, (strength,))
-        standing = result.survivors_within(dict.fromkeys(attacks, strength))
+        standing = result.survivors_at_distances(dict.fromkeys(attacks, strength))
         worst = proportion_interval(int(standing.sum()), result.samples, CONFIDENCE)
         accuracies = [
-            percent(int(result.survivors_within({attack: strength}).sum()), result.samples) for attack in attacks
+            percent(int(result.survivors_at_distances({attack: strength}).sum()), result.samples) for attack in attacks
         ]
         mean = Interval(float(np.mean(accuracies)), math.nan, math.nan, CONFIDENCE)
         rows += [made.number(worst, kinds.WORST_OF_STRENGTH, at), made.number(mean, kinds.MEAN_OF_STRENGTH, at)]
@@ -150,7 +150,7 @@ class _Maker:
             for strength, interval in zip(grid, found, strict=bool(found)):
                 yield self.number(interval, what, {attack: (strength,)})
         yield self.number(median_size(outcome), kinds.MEDIAN, {attack: grid})
-        if outcome.judged:
+        if outcome.is_judged:
             area = RobustnessCurve.from_outcome(outcome).distance_curve.area(grid[-1])
             yield self.number(Interval(area, math.nan, math.nan, CONFIDENCE), kinds.AREA, {attack: grid})
         if (volume := hypervolume_of(self._result, attack)) is not None:
@@ -162,7 +162,7 @@ class _Maker:
 
 def status_of(result: Result, at: Mapping[str, Collection[float]]) -> tuple[Status, str]:
     """Return the status of a number that rests on some strengths of some attacks, and the reason."""
-    if masked(result, at):
+    if masked_shares(result, at):
         return Status.UPPER_BOUND, "as gradients are missing or mislead"
     typed = {(attack, value_as_typed(attack, strength)) for attack, grid in at.items() for strength in grid}
     unsearched = tuple(point for point in result.unsearched if point in typed)

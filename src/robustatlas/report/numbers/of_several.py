@@ -9,7 +9,7 @@ from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.registry import reference_metrics
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics
@@ -43,7 +43,7 @@ class ModelNumbers:
     @property
     def barred(self) -> set[str]:
         """Labels of the numbers that may not compete, as they rest on a gradient that misleads."""
-        return {label for label, number in self.numbers.items() if masked(self.table, number.at)}
+        return {label for label, number in self.numbers.items() if masked_shares(self.table, number.at)}
 
     def restrict(self, labels: Collection[str]) -> ModelNumbers:
         """Return the model with some of its numbers."""
@@ -168,7 +168,7 @@ def _accuracies(
     table: OutcomeTable, worst_at: Mapping[str, float], first: Mapping[str, float]
 ) -> dict[str, SampleStatistic]:
     points = {
-        _point_label(attack, strength): share_statistic(table.survivors_within({attack: strength}))
+        _point_label(attack, strength): share_statistic(table.survivors_at_distances({attack: strength}))
         for attack, strength in first.items()
     }
     found = points | statistics.overall(table, worst_at)

@@ -10,9 +10,9 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, confidence_intervals, share_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.points import CLEAN
+from robustatlas.metrics.references.reference import CLEAN
 from robustatlas.metrics.registry import model_metrics, reference_metrics
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import strength_position
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers.against import Held
 from robustatlas.report.numbers.definitions import CONFIDENCE, REPLICATES
@@ -26,7 +26,7 @@ def intervals(statistics: Mapping[str, SampleStatistic]) -> dict[str, Interval]:
 def with_doubt(table: OutcomeTable, numbers: Callable[[OutcomeTable], dict[str, Interval]]) -> dict[str, Interval]:
     """Numbers with intervals that cover, beside the sampling, what a randomised model leaves in doubt: they reach to
     those of the samples that are certainly right. ``numbers`` rise or fall with every accuracy."""
-    found, doubted = numbers(table), table.doubted()
+    found, doubted = numbers(table), table.with_possible_examples()
     if doubted is None:
         return found
     certain = numbers(doubted)
@@ -52,7 +52,7 @@ def overall(table: OutcomeTable, union: Mapping[str, float] | None = None) -> di
     if table.attacks:
         found["average accuracy"] = accuracies.average()
     if union and (len(union) > 1 or len(union) < len(table.attacks)):
-        found["union accuracy"] = share_statistic(table.survivors_within(union))
+        found["union accuracy"] = share_statistic(table.survivors_at_distances(union))
     return found | own_statistics(table)
 
 
@@ -109,7 +109,7 @@ def hypervolume_of(
         if strengths is None:
             return adversarial_hypervolume(outcome.margins, clean, outcome.strengths)
         whole = adversarial_hypervolume(outcome.margins, clean)
-        kept = [position_of(strength, outcome.strengths.tolist()) for strength in strengths]
+        kept = [strength_position(strength, outcome.strengths.tolist()) for strength in strengths]
         return adversarial_hypervolume(whole.frontier[:, np.array(kept, np.int64)], whole.clean, strengths)
     except UserError:
         return None

@@ -49,7 +49,7 @@ class Look:
     @classmethod
     def from_result(cls, result: Result, epoch: int, run: Path) -> Look:
         """Return the look for the result of an evaluation."""
-        judged = [name for name in result.attacks if result.outcome(name).judged]
+        judged = [name for name in result.attacks if result.outcome(name).is_judged]
         table = result.restrict_distances({name: result.distances(name).tolist() for name in judged})
         found = intervals(overall(table) | averages(table))
         return cls(epoch, result.samples, found["clean accuracy"], {name: found[name] for name in table.attacks}, run)
