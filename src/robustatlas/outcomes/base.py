@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
@@ -37,6 +38,35 @@ class Record(BaseModel):
         """Return the text of the record's file."""
         with delay_interrupts():
             return self.model_dump_json(indent=2) + "\n"
+
+
+class Role(Enum):
+    """Role of a field of a record in the fingerprint, which is equal for equal numbers."""
+
+    DECIDES = "decides"
+    """The numbers depend on it."""
+
+    DESCRIBES = "describes"
+    """It is there for readers, or follows from what decides."""
+
+
+def deciding_fields(record: type[BaseModel]) -> set[str]:
+    """Return the fields of a record that decide its numbers.
+
+    Raises:
+        TypeError: a field is not annotated with exactly one :class:`Role`.
+
+    >>> class Search(Record):
+    ...     steps: Annotated[int, Role.DECIDES]
+    ...     source: Annotated[str, Role.DESCRIBES] = ""
+    >>> deciding_fields(Search)
+    {'steps'}
+    """
+    roles = {name: [r for r in info.metadata if isinstance(r, Role)] for name, info in record.model_fields.items()}
+    for name, found in roles.items():
+        if len(found) != 1:
+            raise TypeError(f"{record.__name__}.{name} must be annotated with Role.DECIDES or Role.DESCRIBES.")
+    return {name for name, (role,) in roles.items() if role is Role.DECIDES}
 
 
 R = TypeVar("R", bound=Record)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +27,9 @@ from robustatlas.outcomes.strengths import (
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+
+LOOKS = (50, 200, 800)
+"""Fresh draws after which it is asked whether a misclassification is certain; most are after the first."""
 
 
 def percent(count: ArrayLike, total: int) -> Floats:
@@ -71,6 +75,10 @@ def check_minimal(values: ArrayLike, what: str) -> Floats:
     return minimal
 
 
+_PER_SAMPLE, _PER_STRENGTH, _PER_SAMPLE_AND_STRENGTH = {"axes": "N"}, {"axes": "S"}, {"axes": "NS"}
+"""Axes of the arrays of an outcome: samples N and strengths S. Its shapes are checked, and parts taken, along them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """The findings of one attack, for N samples and S strengths, as the files of a run hold them.
@@ -97,8 +105,8 @@ class Outcome:
         origin_index: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
         kinds: of runs, one phrase for each leg of the plans.
         kind_index: ``[N]``, position in ``kinds`` of what found the smallest example; -1 where that is not known.
-        true_size: ``[N]``, where some runs went back through smoothed ReLUs, the smallest size that the others came to;
-            None: there were none.
+        true_gradient_size: ``[N]``, the smallest size that runs by the network's own gradient came to, where others
+            went back through smoothed ReLUs; None: there were none.
         mistakes, drawn: ``[N]``, of a randomised model: how many fresh draws of the smallest example were
             misclassified, of how many. 0 drawn: there is no example, or none is known.
         queries: ``[N, S]``, of a model that could only be asked: queries until the first example within each strength.
@@ -128,46 +136,47 @@ class Outcome:
     """
 
     attack: str
-    strengths: Floats
-    minimal_size: Floats
-    found_class: Integers
-    margins: NDArray[np.float32]
-    fooled: NDArray[np.int8]
-    forward: Integers
-    backward: Integers
+    strengths: Floats = field(metadata=_PER_STRENGTH)
+    minimal_size: Floats = field(metadata=_PER_SAMPLE)
+    found_class: Integers = field(metadata=_PER_SAMPLE)
+    margins: NDArray[np.float32] = field(metadata=_PER_SAMPLE_AND_STRENGTH)
+    fooled: NDArray[np.int8] = field(metadata=_PER_SAMPLE_AND_STRENGTH)
+    forward: Integers = field(metadata=_PER_SAMPLE)
+    backward: Integers = field(metadata=_PER_SAMPLE)
     seconds: float = 0.0
     rejected: int = 0
     monotone: bool = True
     unit: str = ""
     origins: tuple[str, ...] = ()
-    origin_index: Integers | None = None
+    origin_index: Integers | None = field(default=None, metadata=_PER_SAMPLE)
     kinds: tuple[str, ...] = ()
-    kind_index: Integers | None = None
-    possible_size: Floats | None = None
-    true_size: Floats | None = None
-    mistakes: Integers | None = None
-    drawn: Integers | None = None
-    queries: Integers | None = None
-    typical: Floats | None = None
+    kind_index: Integers | None = field(default=None, metadata=_PER_SAMPLE)
+    possible_size: Floats | None = field(default=None, metadata=_PER_SAMPLE)
+    true_gradient_size: Floats | None = field(default=None, metadata=_PER_SAMPLE)
+    mistakes: Integers | None = field(default=None, metadata=_PER_SAMPLE)
+    drawn: Integers | None = field(default=None, metadata=_PER_SAMPLE)
+    queries: Integers | None = field(default=None, metadata=_PER_SAMPLE_AND_STRENGTH)
+    typical: Floats | None = field(default=None, metadata=_PER_SAMPLE_AND_STRENGTH)
     frontier: bool = False
     without_gradient: float | None = None
-    saved: Integers | None = None
+    saved: Integers | None = field(default=None, metadata=_PER_SAMPLE)
     errors: str = "accepted"
-    as_file: Integers | None = None
-    searched_at: Booleans | None = None
+    as_file: Integers | None = field(default=None, metadata=_PER_SAMPLE)
+    searched_at: Booleans | None = field(default=None, metadata=_PER_STRENGTH)
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
-        object.__setattr__(
-            self, "minimal_size", snap_sizes(check_minimal(self.minimal_size, self.attack), self.strengths)
-        )
-        samples, grid = len(self.minimal_size), len(self.strengths)
-        for name in ("found_class", "forward", "backward", "margins", "fooled"):
-            expected = (samples, grid) if name in ("margins", "fooled") else (samples,)
-            if getattr(self, name).shape != expected:
-                raise UserError(
-                    f"{name} of {self.attack!r} must have shape {expected}, got {getattr(self, name).shape}."
-                )
+        sizes = check_minimal(self.minimal_size, self.attack)
+        if not np.array_equal(sizes, snap_sizes(sizes, self.strengths)):
+            raise UserError(
+                f"Some sizes of {self.attack!r} lie above one of its strengths by rounding; give them as "
+                "snap_sizes(sizes, strengths) records them."
+            )
+        lengths = {"N": len(sizes), "S": len(self.strengths)}
+        for name, axes in _ARRAY_AXES.items():
+            values, expected = getattr(self, name), tuple(lengths[axis] for axis in axes)
+            if values is not None and values.shape != expected:
+                raise UserError(f"{name} of {self.attack!r} must have shape {expected}, got {values.shape}.")
 
     @property
     def samples(self) -> int:
@@ -334,17 +343,25 @@ class Outcome:
         return np.asarray(100.0 * np.mean(self.typical, axis=0, dtype=np.float64))
 
     def select(self, positions: Integers) -> Outcome:
-        """The samples at some positions of these arrays."""
-        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_index", "kind_index"]
-        rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved", "as_file", "true_size"]
-        held = {name: values for name in rows if (values := getattr(self, name)) is not None}
-        return replace(self, **{name: values[positions] for name, values in held.items()})
+        """Return the outcome of the samples at some positions of these arrays."""
+        return self._take("N", positions)
+
+    def _take(self, axis: str, positions: Integers) -> Outcome:
+        """Return the outcome with some positions of one axis, "N" or "S", of every array that has it."""
+        arrays = {name: getattr(self, name) for name, axes in _ARRAY_AXES.items() if axis in axes}
+        taken: dict[str, Any] = {
+            name: values[positions] if axis == "N" else values[..., positions]  # N is the first axis, S the last one
+            for name, values in arrays.items()
+            if values is not None
+        }
+        return replace(self, **taken)
 
     def with_possible_examples(self) -> Outcome:
-        """The same with every example counted that may be one."""
+        """Return the outcome in which every example counts that may be one."""
         if self.possible_size is None:
             return self
-        return replace(self, minimal_size=self.possible_size, possible_size=None, mistakes=None, drawn=None)
+        sizes = snap_sizes(self.possible_size, self.strengths)
+        return replace(self, minimal_size=sizes, possible_size=None, mistakes=None, drawn=None)
 
     def counts_by_origin(self) -> dict[str, int]:
         """Origin -> number of samples whose smallest example it found; clean errors need none.
@@ -370,32 +387,21 @@ class Outcome:
         return {kind: count for kind, count in counts.items() if count}
 
     def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:
-        """The same samples at only some of the strengths (increasing).
+        """Return the outcome of the same samples at only some of the strengths (increasing).
 
         Raises:
             UserError: a strength at which the attack was not evaluated.
         """
-        grid, wanted = (
-            self.strengths.tolist(),
-            np.atleast_1d(real_array(strengths, f"strengths of {self.attack}")).tolist(),
-        )
+        grid = self.strengths.tolist()
+        wanted = np.atleast_1d(real_array(strengths, f"strengths of {self.attack}")).tolist()
         found = [strength_position(strength, grid) for strength in wanted]
         if None in found:
             raise UserError(
                 f"{self.attack} was not evaluated at strength "
                 f"{format_strength(wanted[found.index(None)], attack=self.attack)}."
             )
-        kept = np.asarray(found, np.int64)
-        return replace(
-            self,
-            strengths=self.strengths[kept],
-            margins=self.margins[:, kept],
-            fooled=self.fooled[:, kept],
-            queries=None if self.queries is None else self.queries[:, kept],
-            typical=None if self.typical is None else self.typical[:, kept],
-            searched_at=None if self.searched_at is None else self.searched_at[kept],
-        )
+        return self._take("S", np.asarray(found, np.int64))
 
 
-LOOKS = (50, 200, 800)
-"""Fresh draws after which it is asked whether a misclassification is certain; most are after the first."""
+_ARRAY_AXES = {each.name: each.metadata["axes"] for each in fields(Outcome) if "axes" in each.metadata}
+"""Name -> axes of each array of an outcome."""

@@ -37,7 +37,7 @@ from robustatlas.outcomes.certified import CertificateRecord, Certificates, Cert
 from robustatlas.outcomes.identity import Identity, check_format, current_time, machine_metadata
 from robustatlas.outcomes.joined import (
     equivalent_records,
-    finished,
+    finished_samples,
     intersection,
     joint_outcome,
     searched_grid,
@@ -272,7 +272,7 @@ class Run:
         if unknown:
             raise UserError(f"Attack {unknown[0]!r} is not part of this run; it has {', '.join(known) or 'none'}.")
         wanted = {name: searched_grid(known[name], (strengths or {}).get(name)) for name in chosen}
-        searched_at = {name: finished(self._parts, known[name], grid) for name, grid in wanted.items()}
+        searched_at = {name: finished_samples(self._parts, known[name], grid) for name, grid in wanted.items()}
         begun = [name for name in searched_at if attacks is not None or len(searched_at[name])]
         common = intersection([searched_at[name] for name in begun]) if begun else self._uncontested(index)
         if index is None:
@@ -325,10 +325,12 @@ class Run:
             [done for record in self.certificate_records() if len(done := self.certificates.stored_samples(record))]
         )
 
-    def finished(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
-        """Samples that were searched at every one of the strengths (default: all) of an attack, increasing."""
-        records = self._records_by_name().get(attack, [])
-        return finished(self._parts, records, searched_grid(records, strengths)) if records else intersection([])
+    def finished_samples(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
+        """Return the samples that were searched at every one of the strengths (default: all) of an attack."""
+        records = self._records_by_name().get(attack)
+        if not records:
+            return np.zeros(0, np.int64)
+        return finished_samples(self._parts, records, searched_grid(records, strengths))
 
     def missing_counts(self) -> dict[str, int]:
         """Attack to number of samples that a plan asks for and no part holds; empty when the run is complete."""

@@ -20,6 +20,7 @@ from robustatlas.outcomes.strengths import (
     read_strength,
     read_strengths,
     sizes_as_typed,
+    snap_sizes,
 )
 
 
@@ -371,7 +372,7 @@ class OutcomeTable:
             outcome = Outcome(
                 attack=attack,
                 strengths=grid,
-                minimal_size=size,
+                minimal_size=snap_sizes(size, grid),
                 found_class=np.where(size == 0, predictions, -1) if predictions.shape == size.shape else none - 1,
                 margins=np.asarray(margins[attack], np.float32) if margins else np.full(shape, np.nan, np.float32),
                 fooled=np.asarray(fooled[attack], np.int8) if fooled else np.full(shape, -1, np.int8),

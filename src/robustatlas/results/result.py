@@ -259,7 +259,7 @@ class Result(OutcomeTable, Tabular):
         An attack that was not run on all of them has its lower side alone.
         """
         found = [name for name in attacks if name in {record.name for record in run.records().values()}]
-        both = [name for name in found if not len(np.setdiff1d(index, run.finished(name)))]
+        both = [name for name in found if not len(np.setdiff1d(index, run.finished_samples(name)))]
         return cls.from_run(run, both, index)
 
     def certified(self, attack: str) -> RobustnessCurve:
