@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -98,7 +98,19 @@ class Crossing:
     significant: bool
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
+class StrengthCounts:
+    """Number of samples broken at each strength of an attack that judges each by itself.
+
+    Attributes:
+        strengths: [S] as people type them, in the order of harm.
+        broken: [S + 1], on clean inputs and at each strength.
+    """
+
+    strengths: NDArray[np.float64]
+    broken: NDArray[np.int64]
+
+
 class RobustnessCurve(Tabular):
     """The robust error R(size): percentage of samples with an adversarial example no larger than the size.
 
@@ -116,8 +128,7 @@ class RobustnessCurve(Tabular):
             these are 100 and -inf, and 0 and inf are read as they are.
         attack: name of the attack, by which sizes are read and written in all methods.
         unit: what the size measures, for labels of axes.
-        judged: of an attack that judges each strength by itself: its strengths [S] as people type them, and the number
-            of samples broken on clean inputs and at each of them [S + 1]; None for the distribution of the minimal
+        strength_counts: of an attack that judges each strength by itself; None for the distribution of the minimal
             sizes.
         model: fingerprint or name that chooses colour and dash in figures; empty if unknown.
 
@@ -137,20 +148,21 @@ class RobustnessCurve(Tabular):
         (array([25., 50., 50.]), 30.0)
     """
 
-    minimal_sizes: NDArray[np.float64]
-    attack: str = ""
-    unit: str = ""
-    judged: tuple[NDArray[np.float64], NDArray[np.int64]] | None = None
-    model: str = ""
-
-    def __post_init__(self) -> None:
-        sizes = sizes_as_typed(self._distances, self.attack)
-        sizes.setflags(write=False)
-        object.__setattr__(self, "minimal_sizes", sizes)
-
-    @cached_property
-    def _distances(self) -> NDArray[np.float64]:
-        return check_minimal(read_sizes(self.minimal_sizes, self.attack), self.attack or "the curve").copy()
+    def __init__(
+        self,
+        minimal_sizes: ArrayLike,
+        attack: str = "",
+        unit: str = "",
+        strength_counts: StrengthCounts | None = None,
+        model: str = "",
+    ) -> None:
+        self._distances: Final = check_minimal(read_sizes(minimal_sizes, attack), attack or "the curve").copy()
+        self.minimal_sizes: Final = sizes_as_typed(self._distances, attack)
+        self.minimal_sizes.setflags(write=False)
+        self.attack: Final = attack
+        self.unit: Final = unit
+        self.strength_counts: Final = strength_counts
+        self.model: Final = model
 
     @cached_property
     def distance_curve(self) -> RobustnessCurve:
@@ -160,8 +172,10 @@ class RobustnessCurve(Tabular):
         """
         if falling_scale_start(self.attack) is None:
             return self
-        judged = None if self.judged is None else (read_places(self.judged[0], self.attack), self.judged[1])
-        return replace(self, minimal_sizes=self._distances, attack="", judged=judged)
+        counts = self.strength_counts
+        if counts is not None:
+            counts = replace(counts, strengths=read_places(counts.strengths, self.attack))
+        return RobustnessCurve(self._distances, unit=self.unit, strength_counts=counts, model=self.model)
 
     def _grid(self) -> Grid:
         rising = self.distance_curve
@@ -188,14 +202,14 @@ class RobustnessCurve(Tabular):
         return {"size": band.sizes, "robust_error": self.at(band.sizes), "low": band.low, "high": band.high}
 
     @classmethod
-    def from_outcome(cls, outcome: Outcome) -> RobustnessCurve:
+    def from_outcome(cls, outcome: Outcome, model: str = "") -> RobustnessCurve:
         """Return the curve of what an attack found: at each of its strengths 100 minus the robust accuracy, exactly."""
         attack, unit = outcome.attack, outcome.unit
         if outcome.monotone:
-            return cls(sizes_as_typed(outcome.minimal_size, attack), attack, unit)
-        counts = outcome.broken([0.0, *outcome.strengths]).sum(axis=0)
-        judged = (sizes_as_typed(outcome.strengths, attack), counts)
-        return cls(sizes_as_typed(outcome.minimal_strength, attack), attack, unit, judged)
+            return cls(sizes_as_typed(outcome.minimal_size, attack), attack, unit, model=model)
+        broken = outcome.broken([0.0, *outcome.strengths]).sum(axis=0)
+        counts = StrengthCounts(sizes_as_typed(outcome.strengths, attack), broken)
+        return cls(sizes_as_typed(outcome.minimal_strength, attack), attack, unit, counts, model)
 
     @property
     def samples(self) -> int:
@@ -211,8 +225,8 @@ class RobustnessCurve(Tabular):
 
     @cached_property
     def _steps(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        if self.judged is not None:
-            return np.concatenate([[0.0], read_places(self.judged[0], self.attack)]), self.judged[1]
+        if (counts := self.strength_counts) is not None:
+            return np.concatenate([[0.0], read_places(counts.strengths, self.attack)]), counts.broken
         finite = np.sort(self._distances[np.isfinite(self._distances)])
         sizes = np.unique(np.concatenate([[0.0], finite]))
         return sizes, np.searchsorted(finite, sizes, side="right")
@@ -391,7 +405,7 @@ def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
     if len({curve.samples for curve in curves}) > 1:
         counts = ", ".join(str(curve.samples) for curve in curves)
         raise UserError(f"An envelope is taken over curves of the same samples; these have {counts} samples.")
-    if any(curve.judged is not None for curve in curves):
+    if any(curve.strength_counts is not None for curve in curves):
         raise UserError("An envelope is taken over sizes; one of the curves is judged at each strength by itself.")
     attack = curves[0].attack
     sizes = np.minimum.reduce([curve.distance_curve.minimal_sizes for curve in curves])
@@ -523,7 +537,7 @@ def change_of_slope(
         >>> round(found.size, 2), found.significant, found.after > 5 * found.before
         (0.5, True, True)
     """
-    if curve.judged is not None:
+    if curve.strength_counts is not None:
         raise UserError("The curve is judged at each strength by itself, so it has no slope; give a nested attack's.")
     check_confidence(confidence)
     end = read_end(up_to, curve.attack, "up_to")

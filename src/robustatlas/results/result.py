@@ -303,7 +303,7 @@ class Result(OutcomeTable, Tabular):
 
     def curve(self, attack: str) -> RobustnessCurve:
         """The robustness curve: robust error as a function of the perturbation size."""
-        return replace(RobustnessCurve.from_outcome(self.outcome(attack)), model=self.name)
+        return RobustnessCurve.from_outcome(self.outcome(attack), model=self.name)
 
     card = Bound()
 
