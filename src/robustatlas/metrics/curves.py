@@ -281,7 +281,7 @@ class RobustnessCurve(Tabular):
         return float(percent(counts @ widths, self.samples) / end)
 
     def band(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> Band:
-        """Confidence band of the curve, for samples drawn independently.
+        """Return a confidence band of the curve, for samples drawn independently.
 
         `simultaneous`: the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant; with at least the asked
         confidence the whole true curve lies within. `pointwise`: Clopper-Pearson; so does each point on its own.
@@ -336,7 +336,7 @@ class RobustnessCurve(Tabular):
         if not isinstance(other, RobustnessCurve):
             raise UserError(f"Curves cross other curves; given: {shorten(repr(other))}.")
         ours, theirs = self.distance_curve, other.distance_curve
-        sizes = _merged(np.concatenate([ours.jumps, theirs.jumps]), tolerance)
+        sizes = _distinct_sizes(np.concatenate([ours.jumps, theirs.jumps]), tolerance)
         reach = sizes * (1 + tolerance)
         gap = ours.at(reach) - theirs.at(reach)
         leads = np.flatnonzero(gap != 0)
@@ -372,7 +372,7 @@ class RobustnessCurve(Tabular):
 
 
 def dkw_half_width(samples: int, confidence: float) -> float:
-    """Half-width, in percent, of the simultaneous band of an empirical distribution function of N samples.
+    """Return the half-width, in percent, of the simultaneous band of an empirical distribution function of N samples.
 
     Source: Massart 1990, "The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality".
 
@@ -384,7 +384,7 @@ def dkw_half_width(samples: int, confidence: float) -> float:
 
 
 def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
-    """The curve of the per-sample strongest of several attacks of one threat model, on the same samples.
+    """Return the curve of the per-sample strongest of several attacks of one threat model, on the same samples.
 
     Args:
         curves: of several attacks, on the same samples in the same order.
@@ -471,8 +471,8 @@ def _places(given: ArrayLike, attack: str) -> NDArray[np.float64]:
     return places
 
 
-def _merged(sizes: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
-    """Distinct sizes, increasing; of those that agree up to the tolerance the largest stands for all."""
+def _distinct_sizes(sizes: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+    """Return distinct sizes, increasing; of those that agree up to the tolerance the largest stands for all."""
     distinct = np.unique(sizes)
     last_of_its_kind = np.append(np.diff(distinct) > tolerance * distinct[1:], True)[: distinct.size]
     return np.asarray(distinct[last_of_its_kind], dtype=np.float64)
@@ -548,7 +548,7 @@ def change_of_slope(
     bases = np.stack([np.stack([np.ones_like(grid), grid, np.maximum(grid - knot, 0)], 1) for knot in candidates])
     inverses = np.linalg.pinv(bases)
     wrong = np.float32(100) * (curve.distance_curve.minimal_sizes[:, None] <= grid)
-    knot, before, bend = _fitted(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
+    knot, before, bend = _fit_knots(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
     if not before[0] + bend[0] and not before[0]:
         raise UserError(
             f"The curve does not rise {words_up_to(curve.attack)} {format_strength(end, attack=curve.attack)}; look "
@@ -557,7 +557,7 @@ def change_of_slope(
     generator, samples = np.random.default_rng(seed), len(wrong)
     drawn = (generator.integers(samples, size=samples) for _ in range(replicates))
     errors = np.stack([wrong[positions].mean(0, np.float64) for positions in drawn])
-    knots, _, bends = _fitted(errors, bases, inverses, candidates)
+    knots, _, bends = _fit_knots(errors, bases, inverses, candidates)
     tails = [50 * (1 - confidence), 50 * (1 + confidence)]
     low, high = (float(value) for value in np.percentile(knots, tails))
     least, most = np.percentile(bends, tails)
@@ -571,13 +571,13 @@ def change_of_slope(
     )
 
 
-def _fitted(
+def _fit_knots(
     errors: NDArray[np.float64],
     bases: NDArray[np.float64],
     inverses: NDArray[np.float64],
     candidates: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """For each row of errors [R, G] the best knot, the slope before it, and by how much the slope rises there."""
+    """Return for each row of errors [R, G] the best knot, the slope before it, and by how much it rises there."""
     weights = np.einsum("kpg,rg->rkp", inverses, errors)
     left = ((np.einsum("kgp,rkp->rkg", bases, weights) - errors[:, None]) ** 2).sum(2)
     best = left.argmin(1)

@@ -155,7 +155,7 @@ class AccuracyTable(Tabular):
         return np.fromiter(self.distance_entries[attack], dtype=np.float64)
 
     def values(self, attack: str) -> NDArray[np.float64]:
-        """Accuracies [S] under an attack in percent, in the order of `strengths`."""
+        """Return the accuracies [S] under an attack in percent, in the order of `strengths`."""
         return np.fromiter(self._row(attack).values(), dtype=np.float64)
 
     def at(self, attack: str, strength: float) -> float:
@@ -190,7 +190,7 @@ class AccuracyTable(Tabular):
         attacks: Iterable[str] | None = None,
         strengths: Mapping[str, Sequence[float]] | None = None,
     ) -> AccuracyTable:
-        """The same table with only some attacks, or only some strengths of some attacks.
+        """Return the table with only some attacks, or only some strengths of some attacks.
 
         Args:
             attacks: the attacks to keep, in this order; all when None.
@@ -275,7 +275,9 @@ class AccuracyTable(Tabular):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AccuracyTable:
-        """The table of plain data, as `to_dict` gives it; strengths, as people type them, may be numbers or their text.
+        """Return the table of plain data, as `to_dict` gives it.
+
+        Strengths are as people type them, and may be numbers or their text.
 
         Raises:
             UserError: also where every accuracy is at most 1, because percent are expected and not fractions.
@@ -293,7 +295,7 @@ are expected; multiply them by 100.
                 'An accuracy table is {"clean": percent, "entries": {attack: {strength: percent}}}; '
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
-        entries = {attack: _typed_row(row, attack) for attack, row in _mapping(data["entries"], "the entries").items()}
+        entries = {attack: _parse_row(row, attack) for attack, row in _mapping(data["entries"], "the entries").items()}
         alone = _mapping(data.get("unsearched", {}), "the strengths that were not searched")
         table = cls(math.nan if data["clean"] is None else data["clean"], entries, unsearched=alone)
         table.require_percent()
@@ -365,7 +367,7 @@ def _read_row(row: Any, attack: str) -> Mapping[float, float]:
     return MappingProxyType(dict(zip(strengths, values, strict=True)))
 
 
-def _typed_row(row: Any, attack: str) -> dict[float, Any]:
+def _parse_row(row: Any, attack: str) -> dict[float, Any]:
     """Return strength -> accuracy of a row whose strengths may be texts."""
     found: dict[float, Any] = {}
     for given, value in _mapping(row, f"the row of {attack}").items():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _strict_json(value: object) -> object:
-    """``value`` as strict JSON gives it back: tuples become lists, infinity the text "Infinity"."""
+    """Return the value that strict JSON gives back: tuples become lists, infinity the text "Infinity"."""
     return json.loads(json.dumps(value), parse_constant=str)
 
 
@@ -73,7 +73,7 @@ R = TypeVar("R", bound=Record)
 
 
 def parse(kind: type[R], text: str, source: str) -> R:
-    """A record from its JSON; ``source`` names the file in the errors (:class:`UserError`)."""
+    """Return a record from its JSON; ``source`` names the file in the errors (:class:`UserError`)."""
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
@@ -81,12 +81,12 @@ def parse(kind: type[R], text: str, source: str) -> R:
 
 
 def digest(value: Any) -> str:
-    """Twelve hexadecimal digits of what JSON says of ``value``."""
+    """Return twelve hexadecimal digits that identify a value, by its JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def sha256_of_array(array: NDArray[Any]) -> str:
-    """Hash of an array's type, shape and content.
+    """Return the hash of an array's type, shape and content.
 
     Args:
         array: of any type and shape.
@@ -104,7 +104,7 @@ def sha256_of_array(array: NDArray[Any]) -> str:
 
 
 def sha256_of_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of named tensors (a ``state_dict``), whatever their order, device and layout (sparse ones too).
+    """Return the hash of named tensors (a ``state_dict``), whatever their order, device and layout (sparse ones too).
 
     Args:
         tensors: name -> tensor.

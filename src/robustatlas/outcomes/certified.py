@@ -67,7 +67,7 @@ class CertificateRecord(Record):
         return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
 
     def withstands(self, columns: Arrays, place: int) -> Booleans:
-        """``[M]``: whether samples whose ``columns`` were just found certainly withstand the strength at that place."""
+        """Return which samples ``[M]``, of whom ``columns`` were found, certainly withstand the strength at a place."""
         return np.asarray(columns["certified_size"] > self.strengths[place])
 
     @property
@@ -109,7 +109,7 @@ class CertifiedSizes:
     abstained: NDArray[np.bool_] | None = None
 
     def select(self, positions: Integers) -> CertifiedSizes:
-        """The samples at some positions."""
+        """Return the sizes of the samples at some positions."""
         method_index = None if self.method_index is None else self.method_index[positions]
         abstained = None if self.abstained is None else self.abstained[positions]
         return replace(self, sizes=self.sizes[positions], method_index=method_index, abstained=abstained)
@@ -122,7 +122,7 @@ class CertifiedSizes:
         return [self.methods[k] if self.methods and size > 0 else "" for k, size in rows]
 
     def accuracies(self, strengths: Sequence[float] | Floats | None = None) -> Floats:
-        """Certified accuracy in percent at each strength (default: the attack's): what robust accuracy is at least."""
+        """Return the certified accuracy, the least robust one, in percent at each strength (default: the attack's)."""
         at = np.asarray(self.strengths if strengths is None else strengths, np.float64)
         return percent((self.sizes[:, None] > at).sum(axis=0), len(self.sizes))
 
@@ -138,7 +138,7 @@ class Certificates:
         self._storage, self._parts, self.path = storage, parts, path
 
     def records(self) -> list[CertificateRecord]:
-        """The methods that certified something, on which attacks; of those that are damaged a warning."""
+        """Return the methods that certified something, on which attacks; warn of records that are damaged."""
         found = []
         for place, text in self._storage.texts("certificates").items():
             try:
@@ -152,13 +152,13 @@ class Certificates:
         self._storage.create_text(f"certificates/{record.key}", record.to_json())
 
     def withdraw(self, record: CertificateRecord) -> None:
-        """Take out what a method has certified, as it was found wrong."""
+        """Delete what a method has certified, as it was found wrong."""
         self._parts.forget(self._names(record))
         self._storage.delete(f"certified/{record.key}")
         self._storage.delete(f"certificates/{record.key}")
 
     def stored_samples(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
-        """Positions of the samples that a record covers, increasing."""
+        """Return the positions of the samples that a record covers, increasing."""
         return distinct_positions(self._columns(record)["index"])
 
     def can_read_records(self, records: Iterable[CertificateRecord]) -> bool:
@@ -187,7 +187,7 @@ class Certificates:
         self._parts.publish(name, checked, record, about or {})
 
     def sizes(self, records: Iterable[CertificateRecord], index: Integers) -> dict[str, CertifiedSizes]:
-        """Row -> what the records certify of the samples ``index`` together: the larger size counts."""
+        """Return row -> sizes that the records certify together of the samples ``index``: the larger size counts."""
         by_row: dict[str, list[tuple[CertificateRecord, Arrays]]] = {}
         for record in records:
             held = self._columns(record)

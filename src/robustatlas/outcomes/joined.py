@@ -183,18 +183,18 @@ def merge_outcomes(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> 
 
 
 def _best_values(best: Integers, found: Booleans, columns: Sequence[Integers | None], otherwise: int = 0) -> Integers:
-    """``[N]``: of each sample the number in the column of its ``best`` outcome."""
+    """Return the number ``[N]`` of each sample in the column of its ``best`` outcome."""
     known = np.stack([np.zeros(len(best), np.int64) if column is None else column for column in columns])
     return np.where(found, np.take_along_axis(known, best[None], 0)[0], otherwise)
 
 
 def _best_values_if_known(best: Integers, found: Booleans, columns: Sequence[Integers | None]) -> Integers | None:
-    """The same; None where no outcome has the column."""
+    """Return what `_best_values` returns; None where no outcome has the column."""
     return None if all(column is None for column in columns) else _best_values(best, found, columns)
 
 
 def _smallest_possible_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
-    """The smallest sizes with every error counted that may be one; None of models that are not randomised."""
+    """Return the smallest sizes with every possible example counted; None of models that are not randomised."""
     if all(outcome.possible_size is None for outcome in outcomes):
         return None
     return np.asarray(
@@ -203,7 +203,7 @@ def _smallest_possible_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Flo
 
 
 def _smallest_true_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
-    """The smallest sizes by the network's own gradients alone; None where no search had others."""
+    """Return the smallest sizes by the network's own gradients alone; None where no search had others."""
     known = [outcome.true_gradient_size for outcome in outcomes]
     if all(sizes is None for sizes in known):
         return None
@@ -212,7 +212,7 @@ def _smallest_true_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats 
 
 
 def _passes_saved(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Integers | None:
-    """Passes that certificates saved; None where there were none."""
+    """Return the passes that certificates saved; None where there were none."""
     known = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
     return np.sum(known, axis=0) if known else None
 
@@ -220,7 +220,7 @@ def _passes_saved(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> I
 def _on_one_grid(
     outcomes: Sequence[Outcome], covered: Sequence[Booleans]
 ) -> tuple[list[float], NDArray[np.float32], NDArray[np.int8]]:
-    """The union of the strengths, with the lowest margins and all judgements at them."""
+    """Return the union of the strengths, with the lowest margins and all judgements at them."""
     strengths = merged_strengths([outcome.strengths for outcome in outcomes])
     shape = (outcomes[0].samples, len(strengths))
     margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
@@ -237,7 +237,7 @@ def _on_one_grid(
 def _searched_strengths(
     outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]
 ) -> Booleans:
-    """``[S]``: whether each sample was searched at the strength by one of the outcomes."""
+    """Return the strengths ``[S]``, as a mask, at which each sample was searched by one of the outcomes."""
     searched = np.zeros((outcomes[0].samples, len(strengths)), np.bool_)
     for outcome, rows in zip(outcomes, covered, strict=True):
         searched[:, strength_positions(outcome.searched_strengths, strengths)] |= rows[:, None]
@@ -245,7 +245,7 @@ def _searched_strengths(
 
 
 def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
-    """``[N]``: which of the ``origins`` each sample's smallest example has."""
+    """Return the position ``[N]`` among the ``origins`` of each sample's smallest example."""
     if not outcome.origins:
         return None
     own = np.array([origins.index(origin) for origin in outcome.origins])
@@ -253,13 +253,13 @@ def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
 
 
 def _kinds_among(kinds: Sequence[str], outcome: Outcome) -> Integers:
-    """``[N]``: which of the ``kinds`` of runs found each sample's smallest example, -1 where that is not known."""
+    """Return the position ``[N]`` among the ``kinds`` of the run that found each smallest example; -1: not known."""
     own = np.array([*(kinds.index(kind) for kind in outcome.kinds), -1])
     return own[np.full(outcome.samples, -1) if outcome.kind_index is None else outcome.kind_index]
 
 
 def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Integers | None:
-    """The fewest of any search, at the union of the strengths."""
+    """Return the fewest queries of any search, at the union of the strengths."""
     if all(outcome.queries is None for outcome in outcomes):
         return None
     never = np.iinfo(np.int64).max
@@ -273,7 +273,7 @@ def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths
 
 
 def _typical(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Floats | None:
-    """The mean over all draws of any search, at the union of the strengths; NaN where there are none."""
+    """Return the mean over all draws of any search, at the union of the strengths; NaN where there are none."""
     known = [(one, rows) for one, rows in zip(outcomes, covered, strict=True) if one.typical is not None]
     if not known:
         return None
@@ -288,7 +288,7 @@ def _typical(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths
 
 
 def _share_without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:
-    """At each sample the best gradient that it was searched by counts."""
+    """Return the share of samples without a gradient; of several searches of a sample the best one counts."""
     told = [
         np.where(rows, outcome.without_gradient, 1.0)
         for outcome, rows in zip(outcomes, covered, strict=True)

@@ -33,7 +33,7 @@ LOOKS = (50, 200, 800)
 
 
 def percent(count: ArrayLike, total: int) -> Floats:
-    """Counts [...] out of a total in percent: the one way in which accuracies and errors are computed from samples.
+    """Return counts [...] out of a total in percent: how every accuracy and error is computed from samples.
 
     >>> percent([28, 200], 200).tolist()
     [14.0, 100.0]
@@ -53,7 +53,10 @@ def broken_mask(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
 
 
 def check_minimal(values: ArrayLike, what: str) -> Floats:
-    """Minimal strengths or sizes [N] >= 0 as float64; inf: never broken. ``what``: whose they are, for messages."""
+    """Return minimal strengths or sizes [N] >= 0 as float64; inf: never broken. ``what``: whose they are, for messages.
+
+    Raises:
+        UserError: they are not numbers, negative or NaN, or not one for each sample."""
     try:
         minimal = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -190,13 +193,13 @@ class Outcome:
 
     @property
     def unjudged(self) -> Booleans:
-        """``[N]``: of which samples it is not known at which strengths they are broken."""
+        """Mask ``[N]`` of the samples of which it is not known at which strengths they are broken."""
         if self.monotone:
             return np.zeros(self.samples, np.bool_)
         return np.asarray((self.fooled < 0).any(axis=1) & (self.minimal_size > 0))
 
     def broken(self, at: ArrayLike | None = None) -> Booleans:
-        """``[N, K]``: whether each sample is broken at each of K strengths >= 0 (default: the attack's own, K = S).
+        """Return the mask ``[N, K]`` of samples that are broken at K strengths >= 0 (default: the attack's own, K = S).
 
         Accuracies, curves, unions, resamples, SQL and pages all follow this one rule: a sample is broken at a strength
         that is not smaller than its minimal size. An attack whose threat model is not nested judges each strength by
@@ -217,11 +220,17 @@ class Outcome:
                 f"{self.attack!r} judges each strength on its own, but was not run at every strength; "
                 "use search 'every'."
             )
-        return np.column_stack([self.minimal_size == 0, self.fooled != 0])[:, self._positions_of_judged(sizes)]
+        places = strength_positions(sizes, np.append(0.0, self.strengths))
+        if (strange := sizes[places < 0]).size:
+            known, given = (listed_strengths(some, self.attack) for some in (self.strengths, strange[:1]))
+            raise UserError(
+                f"{self.attack} is judged at each strength by itself, and was run at {known}; {given} is none of these."
+            )
+        return np.column_stack([self.minimal_size == 0, self.fooled != 0])[:, places]
 
     @property
     def searched_strengths(self) -> Floats:
-        """``[K]``: the strengths that a search judged; the others stand on sizes alone."""
+        """Strengths ``[K]`` that a search judged; the others stand on sizes alone."""
         return self.strengths if self.searched_at is None else self.strengths[self.searched_at]
 
     @property
@@ -263,8 +272,9 @@ class Outcome:
         return AccuracyBounds(standing, standing | unknown, point if unknown.any() else unsearched)
 
     def certain_sizes(self) -> Floats:
-        """``[N]``: up to which size each sample certainly withstands: the largest searched strength below its size; of
-        a nested threat model.
+        """Return the size ``[N]`` up to which each sample certainly withstands a nested threat model.
+
+        It is the largest searched strength below the sample's minimal size.
 
         Example:
             >>> from robustatlas.outcomes import OutcomeTable
@@ -275,19 +285,9 @@ class Outcome:
         grid = np.append(0.0, self.searched_strengths)
         return np.asarray(grid[np.maximum(np.searchsorted(grid, self.minimal_size) - 1, 0)])
 
-    def _positions_of_judged(self, sizes: Floats) -> Integers:
-        """``[K]``: positions of ``sizes`` among 0 and the strengths."""
-        places = strength_positions(sizes, np.append(0.0, self.strengths))
-        if (strange := sizes[places < 0]).size:
-            known, given = (listed_strengths(some, self.attack) for some in (self.strengths, strange[:1]))
-            raise UserError(
-                f"{self.attack} is judged at each strength by itself, and was run at {known}; {given} is none of these."
-            )
-        return places
-
     @cached_property
     def minimal_strength(self) -> Floats:
-        """``[N]``: smallest of the strengths at which the sample is broken; 0 misclassified clean, inf never."""
+        """Smallest of the strengths that break each sample ``[N]``; 0: misclassified clean, inf: never broken."""
         broken = self.broken()
         first = np.where(broken.any(1), self.strengths[broken.argmax(1)], np.inf)
         return np.where(self.minimal_size == 0, 0.0, first)
@@ -322,7 +322,7 @@ class Outcome:
         return float(self.strengths[reached.argmax()]) if reached.any() else np.inf
 
     def accuracies(self) -> Floats:
-        """Robust accuracy in percent at each strength, ``[S]``."""
+        """Return the robust accuracy in percent at each strength, ``[S]``."""
         return percent((~self.broken()).sum(axis=0), self.samples)
 
     def surviving_files(self) -> tuple[int, int] | None:
@@ -332,8 +332,7 @@ class Outcome:
         return int((self.as_file > 0).sum()), int((self.as_file != 0).sum())
 
     def typical_accuracies(self) -> Floats:
-        """Mean share of the draws that are classified correctly, in percent, ``[S]``; NaN where not all samples were
-        drawn.
+        """Return the mean percentage ``[S]`` of draws that are right; NaN where not all samples were drawn.
 
         Raises:
             UserError: nothing was drawn.
@@ -364,7 +363,7 @@ class Outcome:
         return replace(self, minimal_size=sizes, possible_size=None, mistakes=None, drawn=None)
 
     def counts_by_origin(self) -> dict[str, int]:
-        """Origin -> number of samples whose smallest example it found; clean errors need none.
+        """Return origin -> number of samples whose smallest example it found; clean errors need none.
 
         Example:
             >>> from robustatlas.outcomes import OutcomeTable
@@ -373,17 +372,18 @@ class Outcome:
             {'descent, seed 0': 1}
         """
         found = np.isfinite(self.minimal_size) & (self.minimal_size > 0)
-        of = np.zeros(self.samples, np.int64) if self.origin_index is None else self.origin_index
-        return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
+        index = np.zeros(self.samples, np.int64) if self.origin_index is None else self.origin_index
+        return {origin: int((found & (index == k)).sum()) for k, origin in enumerate(self.origins)}
 
     def counts_by_run(self) -> dict[str, int]:
-        """Kind of run -> number of samples whose smallest example it found, where that is known; kinds that found none
-        are left out.
+        """Return kind of run -> number of samples whose smallest example it found, where that is known.
+
+        Kinds that found none are left out.
         """
-        of = np.full(self.samples, -1) if self.kind_index is None else self.kind_index
-        counts = dict.fromkeys(self.kinds, 0)
+        index = np.full(self.samples, -1) if self.kind_index is None else self.kind_index
+        counts = dict.fromkeys(self.kinds, 0)  # several legs of a plan can be of one kind
         for k, kind in enumerate(self.kinds):
-            counts[kind] += int((of == k).sum())
+            counts[kind] += int((index == k).sum())
         return {kind: count for kind, count in counts.items() if count}
 
     def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:

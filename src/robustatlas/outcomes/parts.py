@@ -44,7 +44,7 @@ def part_metadata(identity: Identity, record: Keyed | None) -> dict[str, str]:
 
 
 def placement_problem(said: Mapping[str, str], identity: Identity, record: Keyed | None, place: str) -> str | None:
-    """A sentence where a part says that it is of another attack, model or data; None where it belongs there."""
+    """Return a sentence if a part says that it is of another attack, model or data; None if it belongs there."""
     if OF_RUN not in said or (record is not None and ATTACK not in said):
         return f"{place} does not say which {'attack, ' if record is not None else ''}model and data it is of"
     if record is not None and said[ATTACK] != record.key:
@@ -54,7 +54,7 @@ def placement_problem(said: Mapping[str, str], identity: Identity, record: Keyed
 
 
 def new_part_name(columns: Columns) -> str:
-    """A name for a part that no other writer shares."""
+    """Return a name for a part that no other writer shares."""
     return f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
 
 
@@ -68,7 +68,7 @@ class Parts:
         self._placed: dict[str, bool] = {}
 
     def stored_samples(self, record: AttackRecord, *, examples: bool = False) -> Integers:
-        """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
+        """Return the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
 
         Of parts that were not read before only the positions are read, in one query; see :meth:`can_read_records`.
         """
@@ -102,7 +102,7 @@ class Parts:
             self._read.pop(name, None)
 
     def gather_columns(self, record: AttackRecord, names: Sequence[str], wanted: Sequence[str]) -> Arrays:
-        """Some columns of an attack's valid parts together, in any order."""
+        """Return some columns of an attack's valid parts together, in any order."""
         strengths = len(record.strengths)
         pieces = [columns for name in names if (columns := self._read.get(name)) is not None]
         unread = [name for name in names if name not in self._read]
@@ -118,7 +118,7 @@ class Parts:
         return {name: np.concatenate([piece[name] for piece in [none, *pieces]]) for name in wanted}
 
     def _gather_part(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
-        """Some columns of a part; None, and a warning, where the file is damaged."""
+        """Return some columns of a part; None, and a warning, where the file is damaged."""
         try:
             return self._storage.gather([name], wanted, len(record.strengths))
         except CorruptFileError:
@@ -150,12 +150,12 @@ class Parts:
         }
 
     def valid(self, record: AttackRecord) -> dict[str, Arrays | None]:
-        """The columns of each part of an attack; None where the file is damaged."""
+        """Return the columns of each part of an attack; None where the file is damaged."""
         names = self.names(record)
         return {name: self._checked(name, OUTCOME_TABLE, len(record.strengths)) for name in names}
 
     def names(self, record: AttackRecord, folder: str = "outcomes") -> list[str]:
-        """Names of the parts of an attack, without those that say to be of something else."""
+        """Return the names of the parts of an attack, without those that say to be of something else."""
         return self.select_own(self._storage.names(f"{folder}/{record.key}"), record)
 
     def select_own(self, names: Sequence[str], record: Keyed | None) -> list[str]:
@@ -182,7 +182,7 @@ class Parts:
             return part_metadata(self._identity, record)
 
     def read_part(self, name: str, record: AttackRecord) -> Arrays:
-        """The columns of a part."""
+        """Return the columns of a part."""
         columns = self._checked(name, OUTCOME_TABLE, len(record.strengths))
         if columns is None:
             raise CorruptFileError(f"{self._storage.place(name)} is damaged; run the same evaluation again.")

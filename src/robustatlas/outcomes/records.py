@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -63,19 +63,16 @@ class GradientRecord(BaseModel):
 
     def is_same_gradient(self, other: GradientRecord) -> bool:
         """Return if both are fingerprints of equal gradients."""
-        return (
-            self.at == other.at
-            and self.ways.keys() == other.ways.keys()
-            and all(self._is_close(numbers, other.ways[way]) for way, numbers in self.ways.items())
-        )
-
-    def _is_close(self, mine: Numbers, given: Numbers) -> bool:
-        return len(mine) == len(given) and all(map(self._is_close_row, mine, given))
-
-    def _is_close_row(self, mine: Sequence[float], given: Sequence[float]) -> bool:
-        return len(mine) == len(given) and all(
-            abs(one - other) <= self.within for one, other in zip(mine, given, strict=True)
-        )
+        if self.at != other.at or self.ways.keys() != other.ways.keys():
+            return False
+        for way, ours in self.ways.items():
+            theirs = other.ways[way]
+            if [*map(len, ours)] != [*map(len, theirs)]:
+                return False
+            numbers = zip(chain(*ours), chain(*theirs), strict=True)
+            if not all(abs(one - two) <= self.within for one, two in numbers):
+                return False
+        return True
 
 
 class AttackRecord(Record):
@@ -215,7 +212,7 @@ class AttackRecord(Record):
         return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
 
     def withstands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
-        """``[M]``: whether samples whose ``columns`` were just found withstand the strength at that place."""
+        """Return which samples ``[M]``, of whom ``columns`` were found, withstand the strength at a place."""
         if not self.monotone:
             return np.asarray(columns["fooled"][:, place] == 0)
         sizes = snap_sizes(columns["minimal_size"], self.strengths)
@@ -291,7 +288,7 @@ class CallRecord(Record):
         return sum(end - first for first, end in self.spans)
 
     def index(self) -> NDArray[np.int64]:
-        """Positions of the samples, increasing."""
+        """Return the positions of the samples, increasing."""
         return np.concatenate([np.arange(first, end) for first, end in self.spans])
 
 
@@ -308,7 +305,7 @@ class CardRecord(Record):
 
 
 def sample_spans(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
-    """Positions as runs of consecutive ones.
+    """Return positions as runs of consecutive ones.
 
     >>> sample_spans(np.array([4, 0, 1, 2, 9]))
     ((0, 3), (4, 5), (9, 10))
@@ -320,7 +317,7 @@ def sample_spans(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
 
 
 def distinct_positions(index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions in increasing order, each once. (``np.unique`` hashes them, which is slower for many.)
+    """Return positions in increasing order, each once. (``np.unique`` hashes them, which is slower for many.)
 
     >>> distinct_positions(np.array([4, 0, 4, 2]))
     array([0, 2, 4])

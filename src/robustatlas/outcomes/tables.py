@@ -32,7 +32,7 @@ class CorruptFileError(UserError):
 
 @functools.cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """One DuckDB instance in memory for the whole process: starting one takes longer than reading a shard."""
+    """Return the process's one DuckDB instance in memory: starting one takes longer than reading a part."""
     import duckdb  # only here and where its errors are caught: help would wait 0.1 s for it
 
     return duckdb.connect()
@@ -45,12 +45,12 @@ def _cursor() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def sql_literal(text: str | Path) -> str:
-    """``text`` as an SQL string literal."""
+    """Return a text as an SQL string literal."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:
-    """``name`` as a quoted SQL identifier."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -63,7 +63,7 @@ def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None 
 
 
 def sql_expressions(columns: Columns, *, nullable: bool = False) -> tuple[list[str], dict[str, NDArray[Any]]]:
-    """SQL for arrays [N] and, as lists, [N, S], and the arrays [N] that it names; ``nullable``: NaN is NULL."""
+    """Return SQL for arrays [N] and, as lists, [N, S], and the arrays [N] that it names; ``nullable``: NaN is NULL."""
     flat: dict[str, NDArray[Any]] = {}
     expressions = []
     for number, (name, values) in enumerate(columns.items()):
@@ -102,7 +102,7 @@ def _as_os_error(error: duckdb.IOException) -> OSError:
 
 
 def parquet(path: Path) -> str:
-    """The table function that reads one file; folders called ``key=value`` are the user's, not columns."""
+    """Return the table function that reads one file; folders called ``key=value`` are the user's, not columns."""
     return f"read_parquet({sql_literal(path)}, hive_partitioning = false)"
 
 
@@ -154,7 +154,7 @@ def read_parquet(path: Path, place: str | None = None) -> dict[str, NDArray[Any]
 def read_columns(
     paths: Sequence[Path], wanted: Sequence[str], lists: Mapping[str, int], complete: Collection[str]
 ) -> dict[str, NDArray[Any]]:
-    """Some columns of many files by two queries, whatever the number of files; the files' rows in any order.
+    """Read some columns of many files by two queries; the files' rows come in any order.
 
     ``lists``: lengths of the two-dimensional columns; ``complete``: columns that each file must have.
 
