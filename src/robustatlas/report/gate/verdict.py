@@ -29,9 +29,8 @@ from robustatlas.report.gate.requirements import (
     Requirement,
     is_against_reference,
     number_of,
-    rests_on,
     strengths_of,
-    unsearched,
+    why_unsearched,
 )
 from robustatlas.report.numbers.definitions import CONFIDENCE, SIGNIFICANCE
 from robustatlas.results.result import Result
@@ -88,12 +87,12 @@ def check_requirements(
 def _check_requirement(requirement: Requirement, result: Result, facts: RunFacts, judged: Judged) -> Check:
     number = number_of(requirement, result, facts)
     decision = _decision(requirement, number, judged)
-    why = masked(result, rests_on(requirement, result))
+    why = masked(result, number.at)
     if why:
         # An upper bound below a required least value breaks the requirement; it proves nothing else.
         broken = requirement.sign == ">=" and decision is Decision.NOT_KEPT
         decision = Decision.NOT_KEPT if broken else Decision.NOT_DECIDED
-    doubt = unsearched(requirement, result, facts)
+    doubt = why_unsearched(number, result)
     said = _describe_interval(requirement, number, doubt, decision) if doubt and not why else ""
     said = said or _describe(requirement, number, why, decision, result.samples)
     doubts = facts.reference.held.doubts if facts.reference and is_against_reference(requirement) else ()
@@ -109,7 +108,7 @@ def _decision(requirement: Requirement, number: Interval, judged: Judged) -> Dec
 
 
 def _describe_interval(requirement: Requirement, number: Interval, doubt: str, decision: Decision) -> str:
-    """Describe a number that was not searched, as far as it is known; `doubt`: see `unsearched`."""
+    """Describe a number that was not searched, as far as it is known; `doubt`: see `why_unsearched`."""
     low, high = _written(number.low), _written(number.high)
     return f"{requirement.what} is between {low} and {high}, {doubt}; {_bound(requirement)} is {decision.value}."
 

@@ -15,7 +15,7 @@ from robustatlas.outcomes.alike import check_distinct_trainings
 from robustatlas.outcomes.masked import masked
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.definitions import CONFIDENCE, REPLICATES, worst_case_points
-from robustatlas.report.numbers.number import Number
+from robustatlas.report.numbers.number import UAR, Number
 from robustatlas.report.numbers.of_run import attack_rows_against
 from robustatlas.report.numbers.of_several import numbers_on_shared
 from robustatlas.report.numbers.shared import Shared, shared_of_runs, subject_of
@@ -114,8 +114,9 @@ def _read_training(shared: Shared, run: int, held: Held | None, worst_at: Mappin
     numbers, functions = dict(model.numbers), dict(model.statistics)
     if held is not None:
         ranked = replace(held, shared=held.ranked)
-        numbers |= attack_rows_against(model.table, ranked)
-        functions |= statistics_of(attack_measures_against(model.table, ranked))
+        uars = {label: row for label, row in attack_rows_against(model.table, ranked).items() if row.what == UAR}
+        measured = statistics_of(attack_measures_against(model.table, ranked))
+        numbers, functions = numbers | uars, functions | {label: measured[label] for label in uars}
     barred = {label for label, number in numbers.items() if masked(model.table, number.at)}
     return _Training(numbers, functions, frozenset(barred))
 

@@ -22,6 +22,7 @@ WORST = "union accuracy"
 MEDIAN = "median size"
 AREA = "curve area"
 HYPERVOLUME = "AH"
+UAR = "UAR"
 
 
 class Status(Enum):

@@ -16,9 +16,10 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.typical import typical_accuracies
-from robustatlas.outcomes.bounds import describe_unsearched
+from robustatlas.outcomes.bounds import Point, describe_unsearched
 from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Outcome
+from robustatlas.outcomes.strengths import position_of
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics
@@ -161,12 +162,19 @@ def status_of(result: Result, at: Mapping[str, Collection[float]]) -> tuple[Stat
     """Return the status of a number that rests on some strengths of some attacks, and the reason."""
     if masked(result, at):
         return Status.UPPER_BOUND, "as gradients are missing or mislead"
-    typed = {(attack, value_as_typed(attack, strength)) for attack, grid in at.items() for strength in grid}
-    unsearched = tuple(point for point in result.unsearched if point in typed)
-    if unsearched:
+    if unsearched := unsearched_points(result, at):
         return Status.UPPER_BOUND, f"as {describe_unsearched(unsearched)}"
     missing = [attack for attack in at if result.missing.get(attack)]
     return (Status.INCOMPLETE, "some samples were not evaluated") if missing else (Status.OK, "")
+
+
+def unsearched_points(result: Result, at: Mapping[str, Collection[float]]) -> tuple[Point, ...]:
+    """Return the attacks and strengths of a number, as people type them, that were not searched."""
+    found = []
+    for attack, strengths in at.items():
+        searched = result.outcome(attack).searched_strengths.tolist()
+        found += [(attack, value_as_typed(attack, each)) for each in strengths if position_of(each, searched) is None]
+    return tuple(found)
 
 
 def _certified(result: Result) -> Iterator[Number]:
