@@ -18,13 +18,13 @@ from robustatlas.metrics.typical import success_over_queries
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.grids import GridAdvice, grid_advice
-from robustatlas.report.facts.units import unit_of
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers.against import Held
 from robustatlas.report.numbers.definitions import CONFIDENCE
 from robustatlas.report.numbers.number import Number, Numbers
 from robustatlas.report.numbers.points import searched_from
 from robustatlas.report.numbers.statistics import hypervolume_of
+from robustatlas.report.numbers.units import unit_of
 from robustatlas.results.result import Result
 
 

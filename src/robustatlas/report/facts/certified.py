@@ -10,8 +10,8 @@ from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes.certified import CertifiedSizes
-from robustatlas.report.facts.units import unit_of
 from robustatlas.report.numbers.definitions import CONFIDENCE, share_wrong_at_half
+from robustatlas.report.numbers.units import unit_of
 from robustatlas.results.result import Result
 
 

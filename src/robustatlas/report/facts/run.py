@@ -19,7 +19,6 @@ from robustatlas.report.facts.field import Beside, field_places
 from robustatlas.report.facts.grids import GridAdvice, extended
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import model_facts
-from robustatlas.report.facts.units import calibrations_of
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics
 from robustatlas.report.numbers.against import Held, against_what, hold_against
@@ -28,6 +27,7 @@ from robustatlas.report.numbers.headline import Headline, HeadlineChoice, choose
 from robustatlas.report.numbers.number import Number, Numbers
 from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
 from robustatlas.report.numbers.steadiness import Steadiness, stability
+from robustatlas.report.numbers.units import calibrations_of
 from robustatlas.results.result import Result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -27,6 +27,7 @@ from robustatlas.report.numbers.against import Held
 from robustatlas.report.numbers.definitions import CONFIDENCE, deciding_shares, median_size
 from robustatlas.report.numbers.number import Number, Numbers, Status
 from robustatlas.report.numbers.statistics import hypervolume_of, intervals
+from robustatlas.report.numbers.units import unit_of
 from robustatlas.results.result import Result
 
 NOT_SEARCHED = "as the lowest margins were not searched for"
@@ -40,14 +41,15 @@ def numbers_of_run(result: Result, worst_at: Mapping[str, float]) -> Numbers:
         result: the run.
         worst_at: attack -> searched strength, of the worst case over attacks.
     """
-    measured = measured_rows(result, result.judged(), partial(statistics.measures_of, worst_at=worst_at))
+    judged = result.judged()
+    measured = measured_rows(result, judged, partial(statistics.measures_of, worst_at=worst_at))
     rows = [measured.pop(kinds.CLEAN)]
     if (rejected := result.clean_rejected) is not None:
         rows.append(row_of(result, _share(rejected), kinds.REJECTED))
     rows += measured.values()
     for attack in result.attacks:
         rows += _attack_rows(result, attack)
-    return Numbers((*rows, *_certified(result)))
+    return Numbers((*rows, *_rows_of_strengths(judged), *_certified(result)))
 
 
 def numbers_against(result: Result, held: Held) -> Numbers:
@@ -119,21 +121,19 @@ def robust_accuracies(outcome: Outcome) -> tuple[Interval, ...]:
     )
 
 
-def numbers_of_strengths(result: Result, attacks: Sequence[str]) -> Numbers:
-    """Return the worst case and the mean over attacks at each of the strengths that they all have.
-
-    Args:
-        result: the run.
-        attacks: attacks at the same strengths of one unit, known at every strength.
-    """
-    rows = []
-    for strength in result.distances(attacks[0]).tolist():
-        at = dict.fromkeys(attacks, (strength,))
-        standing = [result.survivors_within({attack: strength}) for attack in attacks]
-        worst = _share(np.logical_and.reduce(standing))
-        mean = Interval(float(np.mean([_share(each).value for each in standing])), math.nan, math.nan, CONFIDENCE)
-        rows += [row_of(result, worst, kinds.WORST_OF_STRENGTH, at), row_of(result, mean, kinds.MEAN_OF_STRENGTH, at)]
-    return Numbers(rows)
+def _rows_of_strengths(result: Result) -> Iterator[Number]:
+    """Yield the worst case and the mean over attacks at each strength that several attacks of one unit have."""
+    grids = statistics.strengths_of(result)
+    alike: dict[tuple[str, tuple[float, ...]], list[str]] = {}
+    for attack in result.attacks:
+        alike.setdefault((unit_of(attack, result.outcome(attack).unit), grids[attack]), []).append(attack)
+    for (_, strengths), attacks in alike.items():
+        for strength in strengths if len(attacks) > 1 else ():
+            at = dict.fromkeys(attacks, (strength,))
+            standing = [result.survivors_within({attack: strength}) for attack in attacks]
+            mean = Interval(float(np.mean([_share(each).value for each in standing])), math.nan, math.nan, CONFIDENCE)
+            yield row_of(result, _share(np.logical_and.reduce(standing)), kinds.WORST_OF_STRENGTH, at)
+            yield row_of(result, mean, kinds.MEAN_OF_STRENGTH, at)
 
 
 def _share(chosen: NDArray[np.bool_]) -> Interval:
