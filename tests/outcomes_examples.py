@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Run
-from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.records import sample_spans
 
 STRENGTHS = (0.1, 0.2, 0.4)
 PARTS = (range(3), range(3, 6), range(6, 7))
@@ -27,7 +27,7 @@ def record(name: str = "linf", **changes: Any) -> AttackRecord:
 
 def plan(records: list[AttackRecord], index: NDArray[np.int64] | None = None, **changes: Any) -> CallRecord:
     positions = np.arange(7) if index is None else index
-    return CallRecord(attacks=tuple(r.key for r in records), spans=spans_of(positions), **changes)
+    return CallRecord(attacks=tuple(r.key for r in records), spans=sample_spans(positions), **changes)
 
 
 def samples(positions: range) -> dict[str, NDArray[Any]]:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.outcomes import AttackRecord, CallRecord, DataRecord, Identity, ModelRecord, OutcomeTable, Run
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS
-from robustatlas.outcomes.records import GradientRecord, spans_of
+from robustatlas.outcomes.records import GradientRecord, sample_spans
+from robustatlas.outcomes.tables import OUTCOME_COLUMNS
 from robustatlas.results.result import Result
 
 
@@ -56,7 +56,9 @@ def record_run(
         for attack, outcome in table.outcomes.items()
     }
     keys = tuple(record.key for record in records.values())
-    run.add(records.values(), CallRecord(attacks=keys, spans=spans_of(table.index), warnings=warnings, command=command))
+    run.add(
+        records.values(), CallRecord(attacks=keys, spans=sample_spans(table.index), warnings=warnings, command=command)
+    )
     samples = {
         "index": table.index,
         "label": table.labels,

@@ -21,7 +21,7 @@ from command_line import entered
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.metrics import AccuracyTable, average_accuracy
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.references.building import ReferenceModel, reference_of
+from robustatlas.metrics.references.building import ReferenceModel, build_reference
 from robustatlas.outcomes import Outcome, query
 from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.report.facts import facts_of
@@ -185,7 +185,7 @@ def test_sizes_alone_are_upper_bounds_on_every_surface(tmp_path: Path) -> None:
     net, data = ra.load_model("builtin:digits-linf"), ra.load_dataset("digits")
     options: dict[str, Any] = {"strengths": {"linf": [0.01, 0.3]}, "samples": 12, "progress": False, "diagnose": False}
     sizes = ra.evaluate(net, data, "linf", search="minimum", run=tmp_path / "sizes", **options)
-    assert sizes.unsearched == (("linf", 0.01), ("linf", 0.3)) and not sizes.searched_only().attacks
+    assert sizes.unsearched == (("linf", 0.01), ("linf", 0.3)) and not sizes.select_searched().attacks
     for text in ("linf@0.01>=1", "average>=1", "median-linf>=0.001"):
         entered("check", tmp_path / "sizes", "--require", text, code=3)
         entered("check", tmp_path / "sizes", "--require", text, "--value", code=3)
@@ -262,7 +262,7 @@ def test_references_and_calibrations_need_strengths_that_were_searched() -> None
     table = result.accuracies()
     made: dict[str, Callable[[], object]] = {
         "from_models": lambda: Reference.from_models("mine", "made up", {"a": table}),
-        "reference_of": lambda: reference_of(
+        "build_reference": lambda: build_reference(
             "mine", "made up", [ReferenceModel("linf", 0.1, 0, table)], {"linf": [0.1]}, "ata"
         ),
         "calibrate": lambda: calibrate("l2", table),

@@ -16,7 +16,7 @@ from robustatlas.cli._workers import share_here
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.workers.share import Share
 from robustatlas.metrics.references import Reference, load_reference
-from robustatlas.metrics.references.building import ReferenceModel, reference_of
+from robustatlas.metrics.references.building import ReferenceModel, build_reference
 from robustatlas.optimizers.apgd_l1 import APGDL1
 from robustatlas.optimizers.frank_wolfe import FrankWolfe
 from robustatlas.optimizers.lpa import FastLPA
@@ -104,16 +104,16 @@ MODELS = [
 
 def test_both_rules() -> None:
     strengths = {"p": [1.0, 2.0]}
-    mean = reference_of("r", "", MODELS, strengths, "acc")
+    mean = build_reference("r", "", MODELS, strengths, "acc")
     assert mean.accuracies.values("p").tolist() == [62, 50]
     assert mean.clean == 94
-    best = reference_of("r", "", MODELS, strengths, "ata")
+    best = build_reference("r", "", MODELS, strengths, "ata")
     assert best.accuracies.values("p").tolist() == [70, 50]
     assert best.clean == 95
     with pytest.raises(UserError, match="No model was trained against p at 2"):
-        reference_of("r", "", MODELS[:4], strengths, "acc")
+        build_reference("r", "", MODELS[:4], strengths, "acc")
     with pytest.raises(UserError, match="against q"):
-        reference_of("r", "", MODELS, {"q": [1.0]}, "ata")
+        build_reference("r", "", MODELS, {"q": [1.0]}, "ata")
 
 
 def test_cells_of_networks_that_learned_nothing_are_marked() -> None:
@@ -122,11 +122,11 @@ def test_cells_of_networks_that_learned_nothing_are_marked() -> None:
     good = ReferenceModel("p", 1.0, 0, AccuracyTable(90, {"p": {1.0: 60, 2.0: 5}}))
     strengths = {"p": [1.0, 2.0]}
     for rule in ("acc", "ata"):
-        found = reference_of("r", "", [MODELS[0], good, lost], strengths, rule, classes=10)  # type: ignore[arg-type]
+        found = build_reference("r", "", [MODELS[0], good, lost], strengths, rule, classes=10)  # type: ignore[arg-type]
         assert "p at 2" in found.marks[0] and "12" in found.marks[0]
         assert Reference.from_dict(found.to_dict()) == found
     best = ReferenceModel("p", 1.0, 0, AccuracyTable(90, {"p": {1.0: 60, 2.0: 30}}))
-    assert reference_of("r", "", [best, lost], strengths, "ata", classes=10).marks == ()
+    assert build_reference("r", "", [best, lost], strengths, "ata", classes=10).marks == ()
     result = ra.evaluate(
         ra.load_model("builtin:digits-linf"), ra.load_dataset("digits").take(5), ["linf"], strengths={"linf": [0.1]},
         progress=False,

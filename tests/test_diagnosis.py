@@ -25,7 +25,7 @@ from robustatlas.evaluation.reading import question_of, readings_of
 from robustatlas.evaluation.samples import choose_samples
 from robustatlas.models.architectures import digits_cnn
 from robustatlas.models.sources.functions import object_named
-from robustatlas.outcomes.readings import DiagnosisRecord, Reading
+from robustatlas.outcomes.records import DiagnosisRecord, Reading
 
 DATA = ra.load_dataset("digits")
 GRID = {"linf": [0.1, 0.2]}

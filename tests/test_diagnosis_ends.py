@@ -17,7 +17,7 @@ from robustatlas.checks.diagnosis import Diagnosis
 from robustatlas.common.noise import Noise
 from robustatlas.engine.run_ends import observed_run, run_ends
 from robustatlas.outcomes import Run
-from robustatlas.outcomes.readings import DiagnosisRecord
+from robustatlas.outcomes.records import DiagnosisRecord
 from robustatlas.report.gate import Requirement, check_verdict
 
 DATA = ra.load_dataset("digits")

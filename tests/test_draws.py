@@ -133,7 +133,7 @@ def test_ratios_to_a_reference_cover_the_doubt() -> None:
     reference = Reference("r", "a test", AccuracyTable(100.0, {"linf": {0.1: 90.0, 0.2: 80.0}}), ("linf",))
     held = hold_against(doubted, reference)
     plain, covering = (intervals_against(one, held)["CR ind-avg"] for one in (table, doubted))
-    certain = intervals_against(replace(table, outcomes={"linf": unsure.doubted()}), held)["CR ind-avg"]
+    certain = intervals_against(replace(table, outcomes={"linf": unsure.with_possible_examples()}), held)["CR ind-avg"]
     assert covering.value == plain.value and covering.high == plain.high
     assert covering.low == min(plain.low, certain.low) < plain.low
 

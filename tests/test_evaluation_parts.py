@@ -29,7 +29,7 @@ from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.evaluation.workers.memory import hand_back
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import AttackRecord, DataRecord, Identity, ModelRecord, Run
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
+from robustatlas.outcomes.tables import OUTCOME_COLUMNS, SAMPLE_COLUMNS
 from robustatlas.report.gallery import examples
 from robustatlas.report.page import build_report
 from robustatlas.threats.lp import Linf

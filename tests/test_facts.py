@@ -24,8 +24,7 @@ from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.numbers.of_several import numbers_of_several, numbers_on_shared
 from robustatlas.report.numbers.shared import distinct_names
 from robustatlas.report.numbers.units import unit_of
-from robustatlas.results.many import Results
-from robustatlas.results.result import Result, load_result
+from robustatlas.results.result import Result, Results, load_result
 from robustatlas.threats.corruption import CORRUPTIONS
 
 PUBLISHED = load_reference("multirobustbench-cifar10")

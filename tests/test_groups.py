@@ -13,7 +13,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics import (
     adversarial_hypervolume,
     combine_trainings,
-    mean_over,
+    mean_over_trainings,
     percentile_interval,
     rank_sum_test,
     share_statistic,
@@ -39,7 +39,7 @@ def training(share: float, seed: int, name: str = "net", samples: int = 200) -> 
 
 def test_the_interval_over_trainings_is_students():
     values = [54.1, 55.2, 55.4, 56.9]
-    found = mean_over(values, 0.9)
+    found = mean_over_trainings(values, 0.9)
     low, high = scipy.stats.t.interval(0.9, 3, np.mean(values), scipy.stats.sem(values))
     assert (found.value, found.low, found.high) == pytest.approx((np.mean(values), low, high))
 
@@ -47,7 +47,7 @@ def test_the_interval_over_trainings_is_students():
 @pytest.mark.parametrize("count", [2, 3, 5, 6, 9])
 def test_equal_trainings_show_no_spread(count: int):
     """The sign test tells a median from the common value with p = 2 * (1/2) ** count."""
-    found = mean_over([50.0] * count)
+    found = mean_over_trainings([50.0] * count)
     decided = 2 * 0.5**count <= 0.05
     assert (found.low, found.high) == ((50.0, 50.0) if decided else (-np.inf, np.inf))
 
@@ -87,9 +87,9 @@ def test_a_group_of_one_has_the_intervals_of_its_run():
 
 
 def test_one_training_says_nothing_of_another():
-    assert (mean_over([50.0]).low, mean_over([50.0]).high) == (-np.inf, np.inf)
+    assert (mean_over_trainings([50.0]).low, mean_over_trainings([50.0]).high) == (-np.inf, np.inf)
     with pytest.raises(UserError, match="One finite number for each training"):
-        mean_over([])
+        mean_over_trainings([])
 
 
 def test_the_interval_over_images_draws_the_same_images_for_all_trainings():

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustatlas.metrics.competitiveness import competitiveness_in_out, competitiveness_ratio, percent_seen, ratio_of
+from robustatlas.metrics.competitiveness import (
+    competitiveness_in_out,
+    competitiveness_ratio,
+    percent_seen,
+    weighted_ratios,
+)
 from robustatlas.metrics.references import load_reference
 from robustatlas.metrics.references.matching import match_entries, training_mask
 from robustatlas.metrics.stability import Pairs, stability_constant
@@ -58,7 +63,9 @@ def test_ranges_of_ranks(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", VECTORS["bounds"])
 def test_bounds_of_ratios(case: dict[str, Any]) -> None:
     for kind, ends in case["expected"].items():
-        found = [float(ratio_of(np.array(case[end]), np.array(case["reference"]), kind)) for end in ("low", "high")]
+        found = [
+            float(weighted_ratios(np.array(case[end]), np.array(case["reference"]), kind)) for end in ("low", "high")
+        ]
         assert found == pytest.approx(ends, abs=1e-6), kind
 
 

@@ -16,7 +16,7 @@ from helpers_core import broken_defense
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import MASKED
 from robustatlas.metrics.references import Reference, load_reference
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.card import card
 from robustatlas.report.facts import facts_of, field_places, shared_of_runs, standings_of
 from robustatlas.report.facts.card import card_of
@@ -61,9 +61,14 @@ def runs(paths: dict[str, Path]) -> dict[str, Result]:
 
 def test_one_function_says_what_may_compete(runs: dict[str, Result]) -> None:
     blind = runs["blind"]
-    assert masked(blind) == masked(blind.accuracies(), ["linf", "hue"]) == masked(facts_of(blind)) == {"linf": 1.0}
-    assert not masked(blind, ["hue"]) and not masked(blind, []) and not masked(runs["strong"])
-    assert masked(blind.select(np.arange(9)).judged().restrict({"linf": [0.04]})) == {"linf": 1.0}
+    assert (
+        masked_shares(blind)
+        == masked_shares(blind.accuracies(), ["linf", "hue"])
+        == masked_shares(facts_of(blind))
+        == {"linf": 1.0}
+    )
+    assert not masked_shares(blind, ["hue"]) and not masked_shares(blind, []) and not masked_shares(runs["strong"])
+    assert masked_shares(blind.select(np.arange(9)).select_judged().restrict({"linf": [0.04]})) == {"linf": 1.0}
 
 
 @pytest.mark.parametrize("order", [("blind", "strong"), ("strong", "blind")])
@@ -187,6 +192,6 @@ def test_the_table_of_a_field_carries_the_mark(tmp_path: Path) -> None:
     text = entered("field", tmp_path / "models.txt", *asked, "--store", tmp_path / "runs").line
     assert text.count(f", {MASKED}") == 1 and f"blind: † linf: {WHY}" in text
     runs = [load_result(tmp_path / "runs" / name) for name in ("blind", "sound")]
-    assert masked(runs[0]) == {"linf": 1.0} and not masked(runs[1])
+    assert masked_shares(runs[0]) == {"linf": 1.0} and not masked_shares(runs[1])
     found = standings_of(numbers_of_several(shared_of_runs(runs, distinct_names(runs))))
     assert found.attacks[0].masked == (0,) and found.attacks[0].leaders == ()

@@ -8,7 +8,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics import AccuracyTable, ua2
 from robustatlas.metrics.references import published_ua2
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, IMAGENET, to_sound_units
-from robustatlas.metrics.ua2 import level_positions
+from robustatlas.metrics.uar import level_positions
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.facts.run import facts_of
 from robustatlas.report.facts.run_json import run_as_json
@@ -60,12 +60,12 @@ def test_what_is_missing_is_said() -> None:
 
 
 def test_mean_and_worst_stand_apart() -> None:
-    found = {name: statistic.value for name, statistic in own_statistics(result().judged()).items()}
+    found = {name: statistic.value for name, statistic in own_statistics(result().select_judged()).items()}
     assert found["UA2 medium"] == pytest.approx(ua2(result().accuracies()))
     assert found["UA worst medium"] == pytest.approx(found["UA2 medium"])  # the same samples under every attack
     table = result().accuracies()
     assert found["UA2 low"] == pytest.approx(np.mean([table.values(f"ua-{name}")[0] for name in CORE]))
-    assert own_statistics(ra.Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.1]}).judged()) == {}
+    assert own_statistics(ra.Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.1]}).select_judged()) == {}
 
 
 def test_where_it_stands() -> None:

@@ -14,7 +14,7 @@ import pytest
 import outcomes_examples as examples
 from outcomes_examples import assert_same, key, part_of
 from robustatlas.common.errors import UserError
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS
+from robustatlas.outcomes.tables import OUTCOME_COLUMNS
 from robustatlas.results.result import load_result
 
 

@@ -13,8 +13,7 @@ from outcomes_examples import assert_same, key, part_of
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes import AttackRecord, Run, merge
 from robustatlas.outcomes.base import parse
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS, SAMPLE_COLUMNS
-from robustatlas.outcomes.tables import read_abouts, read_parquet, write_parquet
+from robustatlas.outcomes.tables import OUTCOME_COLUMNS, SAMPLE_COLUMNS, read_abouts, read_parquet, write_parquet
 from robustatlas.results.result import load_result
 
 

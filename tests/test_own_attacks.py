@@ -125,7 +125,7 @@ def test_refused_candidates_are_reported_and_stand_for_nothing(model: ra.Classif
     refused = replace(found, outcomes={"pgd-linf": replace(outcome, rejected=20)})
     assert "every one of 20 candidates" in refused.unproven["pgd-linf"]
     assert refused.diagnosis is not None and "refused pgd-linf" in refused.diagnosis.flags
-    assert refused.diagnosis.verdict == "doubtful" and refused.suspect
+    assert refused.diagnosis.verdict == "doubtful" and refused.is_suspect
     sizes = np.where(np.arange(20) == found.clean.argmax(), 1e-6, outcome.minimal_size)
     some = replace(found, outcomes={"pgd-linf": replace(outcome, rejected=20, minimal_size=sizes)})
     assert not some.unproven

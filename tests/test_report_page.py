@@ -16,8 +16,8 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_size, text_as_typed
 from robustatlas.data import load_dataset
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
+from robustatlas.metrics.comparison import difference_intervals
 from robustatlas.metrics.competitiveness import competitiveness_ratio
-from robustatlas.metrics.differences import difference_intervals
 from robustatlas.metrics.intervals import accuracy_interval
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.stability import stability_constant

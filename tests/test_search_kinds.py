@@ -16,7 +16,7 @@ from robustatlas.attacks.search.descent import Descent
 from robustatlas.attacks.table import run_in_words
 from robustatlas.optimizers.fmn import FMN
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.outcomes.union import smallest_of
+from robustatlas.outcomes.joined import merge_outcomes
 from robustatlas.report.facts import facts_of
 
 WEAK = AttackRun(FMN(3), "margin", role="bound")
@@ -42,8 +42,8 @@ def found(*runs: AttackRun, run: Path | None = None, seed: int = 0) -> ra.Result
 
 def test_each_sample_says_which_run_found_its_size() -> None:
     alone = found(STRONG).outcome("linf")
-    assert alone.kinds == (run_in_words(STRONG),) and alone.kind_of is not None
-    assert alone.kind_of.tolist() == [0, 0, 0, -1], "a clean error was found by none"
+    assert alone.kinds == (run_in_words(STRONG),) and alone.kind_index is not None
+    assert alone.kind_index.tolist() == [0, 0, 0, -1], "a clean error was found by none"
     assert alone.counts_by_run() == {run_in_words(STRONG): 3}
     never = found(AttackRun(PGD(1, rate=1e-6), "margin", start="neutral")).outcome("linf")
     assert never.counts_by_run() == {}
@@ -57,9 +57,9 @@ def test_what_only_refines_takes_no_credit() -> None:
 def test_of_several_searches_that_of_the_smallest_counts() -> None:
     first, second = found(WEAK).outcome("linf"), found(STRONG).outcome("linf")
     smaller = replace(second, minimal_size=first.minimal_size - 0.01 * np.array([1, 0, -1, 0]))
-    both = smallest_of([first, smaller], [np.ones(4, bool)] * 2)
+    both = merge_outcomes([first, smaller], [np.ones(4, bool)] * 2)
     assert both.counts_by_run() == {run_in_words(WEAK): 2, run_in_words(STRONG): 1}
-    unknown = smallest_of([replace(first, kinds=(), kind_of=None), smaller], [np.ones(4, bool)] * 2)
+    unknown = merge_outcomes([replace(first, kinds=(), kind_index=None), smaller], [np.ones(4, bool)] * 2)
     assert unknown.counts_by_run() == {run_in_words(STRONG): 1}
 
 

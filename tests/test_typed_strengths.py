@@ -44,7 +44,7 @@ from robustatlas.metrics.figures import (
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes import query
-from robustatlas.outcomes.strengths import check_strengths, read_strength, read_strengths, strengths_in
+from robustatlas.outcomes.strengths import check_strengths, parse_grid, read_strength, read_strengths
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.grids import grid_advice
 from robustatlas.report.facts.rows import read_about, run_row
@@ -513,12 +513,12 @@ def test_what_falls_is_in_order_where_it_falls(strengths: list[int]) -> None:
 
 
 def test_texts_of_strengths() -> None:
-    assert strengths_in("80,50,20", "resolution") == (80, 50, 20)
-    assert strengths_in("10:9", "resolution") == (90, 80, 70, 60, 50, 40, 30, 20, 10)
+    assert parse_grid("80,50,20", "resolution") == (80, 50, 20)
+    assert parse_grid("10:9", "resolution") == (90, 80, 70, 60, 50, 40, 30, 20, 10)
     assert read_strengths({"linf": 0.1, "resolution": "80"}) == {"linf": 0.1, "resolution": 20}
     for strange in ("100,50", "120", "100:3", "nothing"):
         with pytest.raises(ra.UserError, match="below 100"):
-            strengths_in(strange, "resolution")
+            parse_grid(strange, "resolution")
 
 
 def test_parts_of_compositions_are_typed() -> None:
@@ -549,7 +549,7 @@ def test_better_strengths_are_proposed_as_they_are_typed() -> None:
     assert advice is not None
     option, _, steps = advice.option.removeprefix("--strengths resolution=").partition(":")
     assert float(option) < 20
-    assert len(strengths_in(f"{option}:{steps}", "resolution")) == int(steps)
+    assert len(parse_grid(f"{option}:{steps}", "resolution")) == int(steps)
 
 
 def test_curves_say_where_they_change_as_it_is_typed(found: tuple[str, Result, Path]) -> None:

@@ -185,7 +185,7 @@ def test_evidence_is_kept_merged_and_never_mistaken_for_a_search(tmp_path: Path)
         np.minimum(exact * 1.001, grown.searched("linf").minimal_size),
     )
     index, images = grown.adversarial("linf")
-    by_jane = grown.outcome("linf").origin_of == 1
+    by_jane = grown.outcome("linf").origin_index == 1
     assert set(index.tolist()) == set(np.flatnonzero(by_jane)) and images.shape == (by_jane.sum(), 6)
     merge([tmp_path / "run"], tmp_path / "merged")
     assert np.array_equal(ra.load_result(tmp_path / "merged").minimal_size("linf"), grown.minimal_size("linf"))

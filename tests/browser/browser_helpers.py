@@ -9,7 +9,7 @@ import numpy as np
 
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes.certified import CertifiedSizes
-from robustatlas.outcomes.circumstances import circumstances
+from robustatlas.outcomes.identity import circumstances
 from robustatlas.results.result import Result
 from run_files import record_run
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier
-from robustatlas.outcomes.hashes import sha256_of_tensors
+from robustatlas.outcomes.base import sha256_of_tensors
 
 
 def to_plain_data(value: Any) -> Any:

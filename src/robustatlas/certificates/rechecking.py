@@ -25,8 +25,8 @@ from robustatlas.evaluation.verification.asked import model_of
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.certified import CertificateRecord
+from robustatlas.outcomes.comparable import find_rows
 from robustatlas.outcomes.outcome import Integers
-from robustatlas.outcomes.shared import rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def recheck(
         linf, interval, version 1: all sizes of 3 samples hold
     """
     store = Run.open(run)
-    records = store.certified_by()
+    records = store.certificate_records()
     if not records:
         raise UserError(f"{store.path or 'The run'} holds no certificates; 'robustatlas certify' makes them.")
     source = store.identity.data.name if data is None else data
@@ -117,7 +117,7 @@ def _rechecked(
     held = sizes == 0  # of which nothing is said
     for some in torch.split((~held).nonzero().squeeze(1), LARGEST_BATCH):
         if len(some):
-            x, labels = work.load(model, torch.from_numpy(rows_of(work.index, index[some.numpy()])))
+            x, labels = work.load(model, torch.from_numpy(find_rows(work.index, index[some.numpy()])))
             samples = Samples(x.double(), labels, torch.from_numpy(index)[some])
             with torch.no_grad():
                 held[some] = certificate.holds(subject, attack, samples, sizes[some])

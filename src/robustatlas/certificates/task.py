@@ -15,7 +15,7 @@ from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings, Col
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes.certified import CertificateRecord, CertifiedSizes, check_sides
-from robustatlas.outcomes.circumstances import circumstances
+from robustatlas.outcomes.identity import circumstances
 from robustatlas.outcomes.outcome import Integers
 
 LARGEST_BATCH = 64

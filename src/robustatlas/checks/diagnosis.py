@@ -15,7 +15,7 @@ from robustatlas.checks.verdict import Verdict, decide_verdict
 from robustatlas.common.tabular import Grid, Tabular, object_column
 from robustatlas.common.typed_strengths import value_as_typed
 from robustatlas.common.wording import MARK, pluralise
-from robustatlas.outcomes.readings import DiagnosisRecord
+from robustatlas.outcomes.records import DiagnosisRecord
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from robustatlas.common.wording import pluralise
 from robustatlas.metrics.intervals import Interval, proportion_interval
-from robustatlas.outcomes.readings import DiagnosisRecord, Reading, Severity
+from robustatlas.outcomes.records import DiagnosisRecord, Reading, Severity
 
 
 @dataclass(frozen=True)

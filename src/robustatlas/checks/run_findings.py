@@ -11,9 +11,8 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import pluralise
 from robustatlas.metrics.audit import LARGE, Audited, audit_remedy, audit_sentence, audit_warning, audited
 from robustatlas.metrics.intervals import Interval, proportion_bounds
-from robustatlas.outcomes.outcome import Booleans, Floats, Outcome, broken_within
-from robustatlas.outcomes.readings import Reading
-from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.outcome import Booleans, Floats, Outcome, broken_mask
+from robustatlas.outcomes.records import AttackRecord, Reading
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -182,7 +181,7 @@ def piecewise_findings(outcomes: Iterable[Outcome]) -> list[Finding]:
 
 
 def _piecewise_finding(outcome: Outcome, true_size: Floats) -> Finding:
-    missed = outcome.broken() & ~broken_within(true_size, outcome.strengths)
+    missed = outcome.broken() & ~broken_mask(true_size, outcome.strengths)
     counts = missed.sum(0)
     low, high = proportion_bounds(counts, outcome.samples)
     share = Interval(float(100 * missed.mean()), float(low.mean()), float(high.mean()), 0.95)

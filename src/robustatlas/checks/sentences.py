@@ -6,7 +6,7 @@ from robustatlas.checks.findings import Finding, strengths_at_ends
 from robustatlas.checks.verdict import FEW, Verdict, leaves_open
 from robustatlas.common.typed_strengths import format_strength, words_up_to
 from robustatlas.common.wording import join_words, list_names, pluralise
-from robustatlas.outcomes.readings import DiagnosisRecord
+from robustatlas.outcomes.records import DiagnosisRecord
 
 
 def diagnosis_sentence(verdict: Verdict, findings: Sequence[Finding], record: DiagnosisRecord) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from robustatlas.checks.findings import Finding
-from robustatlas.outcomes.readings import DiagnosisRecord
+from robustatlas.outcomes.records import DiagnosisRecord
 
 Verdict = Literal["sound", "doubtful", "masked", "inconclusive"]
 """Verdict of a diagnosis:

@@ -11,9 +11,9 @@ from rich.table import Table
 from robustatlas.cli._terminal import column_groups, safe
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, STANDARD_TOLERANCE, format_strength
 from robustatlas.common.wording import MASKED, add_mark, format_counts, pluralise
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.display import classes_in
-from robustatlas.outcomes.masked import masked
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.numbers.definitions import worst_case_points
 from robustatlas.report.numbers.headline import choose_headline, headline_of
@@ -84,12 +84,12 @@ def print_accuracies(
         rest: who does what is missing, a sentence; None: the same command.
         first: attack -> strength of the headline; None: the usual one.
     """
-    name = safe(add_mark(result.name, result.suspect))
+    name = safe(add_mark(result.name, result.is_suspect))
     console.print(
         f"[bold]{name}[/bold] on {result.samples} samples of {safe(result.data)} ({classes_in(result)}): "
         f"{result.clean_accuracy:.1f} % clean accuracy."
     )
-    judged = result.judged()
+    judged = result.select_judged()
     numbers = numbers_of_run(result, worst_case_points(judged))
     if (leading := headline_of(numbers, choose_headline([judged], first or None))) is not None:
         console.print(f"[bold]{safe(headline_sentence(leading))}[/bold].")
@@ -142,8 +142,8 @@ def _attack_notes(result: Result, attack: str, explain: bool) -> Iterator[Render
     outcome, certified = result.outcome(attack), result.certified_sizes.get(attack)
     forward, backward = result.passes(attack)
     files = outcome.surviving_files()
-    said = [MASKED] if masked(result, [attack]) else []
-    said += ["not every strength was searched"] if not outcome.judged else []
+    said = [MASKED] if masked_shares(result, [attack]) else []
+    said += ["not every strength was searched"] if not outcome.is_judged else []
     said += [only] if (only := upper_bound_status(outcome.unsearched)) else []
     said += [] if files is None else [f"{files[0]} of {files[1]} examples stay ones in an 8-bit file"]
     said += [f"certified by {', '.join(certified.methods)}"] if certified is not None else []

@@ -6,7 +6,7 @@ from rich.table import Table
 from robustatlas.cli._terminal import number_cell, safe, table
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_size
 from robustatlas.common.wording import MASKED, add_mark
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.card import ResultCard
 from robustatlas.report.facts.run import RunFacts
@@ -42,7 +42,7 @@ def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
     rows.columns[0].no_wrap, rows.columns[1].justify = True, "left"
     for attack in facts.attacks:
         average = number_cell(attack.average) if ranged else f"{attack.average.value:.1f}" if attack.average else "-"
-        mark = f"\n{MASKED.replace('upper ', f'upper{chr(10)}')}" if masked(facts, [attack.attack]) else ""
+        mark = f"\n{MASKED.replace('upper ', f'upper{chr(10)}')}" if masked_shares(facts, [attack.attack]) else ""
         about = "~" if attack.own_threat else ""
         rows.add_row(
             safe(about + add_mark(attack.attack, attack.attack in facts.invalid)),

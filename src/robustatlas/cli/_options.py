@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import parse_fraction
 from robustatlas.common.typed_strengths import falling_scale_start, text_as_typed
-from robustatlas.outcomes.strengths import read_strength, strengths_in
+from robustatlas.outcomes.strengths import parse_grid, read_strength
 
 _FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
 
@@ -37,7 +37,7 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
             raise UserError(f"--strengths {item!r} is not understood; {_FORMS}.")
         if name in found:
             raise UserError(f"--strengths is given twice for {name}; give all its strengths at once.")
-        found[name] = strengths_in(values, name, f"--strengths {item!r}")
+        found[name] = parse_grid(values, name, f"--strengths {item!r}")
     return found
 
 

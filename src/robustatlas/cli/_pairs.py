@@ -19,7 +19,7 @@ from robustatlas.metrics import (
     rank_sum_test,
     signed_rank_test,
 )
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.numbers.definitions import SIGNIFICANCE
 from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
 from robustatlas.report.numbers.pairs import Pair
@@ -75,7 +75,7 @@ def print_details(
     console: Console, runs: tuple[ModelNumbers, ModelNumbers], pair: tuple[str, str], explain: bool
 ) -> None:
     """Print where one of two models is ahead: strengths and crossings; with `explain` the tests of hypervolumes."""
-    invalid = {**masked(runs[0].table), **masked(runs[1].table)}
+    invalid = {**masked_shares(runs[0].table), **masked_shares(runs[1].table)}
     grid = {attack: runs[0].table.distances(attack) for attack in runs[0].table.attacks if attack not in invalid}
     tables = (runs[0].table.restrict_distances(grid), runs[1].table.restrict_distances(grid))
     first, second = ({attack: one for attack, one in run.volumes.items() if attack in grid} for run in runs)

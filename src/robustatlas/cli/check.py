@@ -91,7 +91,7 @@ def check(
     if markdown is not None:
         with explain_write_errors(markdown), markdown.open("a", encoding="utf-8") as file:
             file.write(FORMATS["markdown"](checks, str(run)))
-    judged_table = result.judged()
+    judged_table = result.select_judged()
     choice = choose_headline([judged_table], parse_strength_of(headline, "--headline") or None)
     numbers = numbers_of_run(result, worst_case_points(judged_table))
     if (first := headline_of(numbers, choice)) is not None:

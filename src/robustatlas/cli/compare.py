@@ -28,10 +28,9 @@ from robustatlas.common.wording import (
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import METRICS, reference_metrics
-from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.alike import threat_identities
+from robustatlas.outcomes.accuracies import AccuracyTable, masked_shares
 from robustatlas.outcomes.bounds import describe_unsearched, upper_bound_status
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.comparable import threat_identities
 from robustatlas.outcomes.strengths import strengths_as_typed
 from robustatlas.report.compared import KEPT, Comparison
 from robustatlas.report.compared import compare as compare_runs
@@ -44,8 +43,7 @@ from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
 from robustatlas.report.numbers.shared import Shared
 from robustatlas.report.numbers.standings import standings_of
 from robustatlas.report.words import is_worst_case_shown, verdict, worst_case_in_words
-from robustatlas.results.many import Results
-from robustatlas.results.result import Result
+from robustatlas.results.result import Result, Results
 
 _ENOUGH = 10
 """Models over which a correlation of attacks says something; of fewer it is shown by --explain."""
@@ -203,7 +201,7 @@ class _Compared:
     def _print_agreement(self, console: Console, names: Sequence[str], explain: bool) -> bool:
         """Print UAR under each attack if there is a reference, and how the attacks agree; return if that was said."""
         models = zip(names, self.numbers.models, self.accuracies, self.trained_on, strict=True)
-        competing = [(name, table, trained) for name, model, table, trained in models if not masked(model.table)]
+        competing = [(name, table, trained) for name, model, table, trained in models if not masked_shares(model.table)]
         if not competing:
             return False
         kept, tables, trained = zip(*competing, strict=True)

@@ -21,7 +21,7 @@ from robustatlas.cli._workers import share_here
 from robustatlas.common.files import parse_path
 from robustatlas.common.typed_strengths import format_size
 from robustatlas.common.wording import format_duration, label_masked, masked_reason, pluralise, shell_word
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 
 if TYPE_CHECKING:
     from robustatlas.evaluation.field import Done, FieldModel
@@ -135,7 +135,7 @@ def field(
             _tell(one, len(entries) - len(done) - 1)
             if one.result is not None:
                 medians[one.entry.name] = _row(one.result)
-                why |= {one.entry.name: masked_reason(invalid)} if (invalid := masked(one.result)) else {}
+                why |= {one.entry.name: masked_reason(invalid)} if (invalid := masked_shares(one.result)) else {}
             done.append(replace(one, result=None))  # a thousand results do not fit into memory
     if dry_run:
         known = join_forecasts((one.entry.name, one.forecast) for one in done if one.forecast is not None)
@@ -179,7 +179,7 @@ def _print_runs(
 def _row(result: Result) -> dict[str, str]:
     medians = {
         f"median {name}": label_masked(
-            format_size(result.outcome(name).median_size, attack=name), masked(result, [name])
+            format_size(result.outcome(name).median_size, attack=name), masked_shares(result, [name])
         )
         for name in result.attacks
     }

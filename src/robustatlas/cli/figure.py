@@ -13,7 +13,7 @@ from robustatlas.common.files import picture_kind
 from robustatlas.common.typed_strengths import value_as_typed
 from robustatlas.common.wording import elide_names, join_words
 from robustatlas.report.facts import shared_of_runs
-from robustatlas.results.many import Results
+from robustatlas.results.result import Results
 
 _LONGEST = 40
 """Letters of a name in the legend."""

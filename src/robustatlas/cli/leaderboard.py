@@ -15,9 +15,9 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.wording import list_names, shell_word
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.references.shipped import available_fields, available_references, is_about
+from robustatlas.metrics.references.shipped import available_fields, available_references, has_dataset
 from robustatlas.report.facts import choose_reference
-from robustatlas.results.many import Results
+from robustatlas.results.result import Results
 
 PUBLISHED = "multirobustbench-cifar10"
 """The reference with published defenses, which make a board without any run."""
@@ -89,7 +89,7 @@ def _advice(results: Results, chosen: Reference | None, asked: str | None) -> It
         return
     yield "Ranked by mean accuracy, since there is no reference to hold the runs against."
     shipped = [name for name in available_references() if name not in available_fields()]
-    fitting = [name for name in shipped if all(is_about(name, run.data) for run in results)]
+    fitting = [name for name in shipped if all(has_dataset(name, run.data) for run in results)]
     for name in [] if asked else fitting:
         suite = next(suite for suite in SUITES if name == suite or name.startswith(f"{suite}-"))
         yield f"{name} fits the data: add its attacks to each run ('robustatlas evaluate ... --attacks {suite}')."

@@ -15,7 +15,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path
 from robustatlas.common.wording import MASKED, join_words, label_masked, masked_reason
 from robustatlas.outcomes import merge as merge_runs
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.merge import join_best_known
 from robustatlas.report.numbers.shared import distinct_names, subject_of
 from robustatlas.results.result import Result, load_result
@@ -66,7 +66,7 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
         rows.add_row(
             safe(parse_path(run)),
             *(
-                label_masked(cells.get(attack, "-"), attack in cells and masked(merged, [attack]))
+                label_masked(cells.get(attack, "-"), attack in cells and masked_shares(merged, [attack]))
                 for attack in merged.attacks
             ),
         )
@@ -78,7 +78,7 @@ def best_known(runs: _runs.Joined, output: Output) -> None:
         )
     for note in _unfinished(loaded):
         console.print(safe(note))
-    if why := masked(merged):
+    if why := masked_shares(merged):
         console.print(safe(f"What is known best is itself {MASKED}. {masked_reason(why)}"))
     print_run(output, console)
 
@@ -94,4 +94,4 @@ def _attacks_by_threat(merged: Result) -> list[list[str]]:
 
 def _unfinished(results: Sequence[Result]) -> list[str]:
     subjects = [subject_of(result, name) for result, name in zip(results, distinct_names(results), strict=True)]
-    return [subject.unfinished for subject in subjects if subject.missing]
+    return [subject.unfinished_note for subject in subjects if subject.missing]

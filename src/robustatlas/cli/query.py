@@ -14,7 +14,7 @@ from robustatlas.cli._help import GENERAL, OUTPUT
 from robustatlas.cli._terminal import safe
 from robustatlas.common.escaping import spreadsheet_cell, visible_text
 from robustatlas.outcomes import query as run_query
-from robustatlas.outcomes.query import written
+from robustatlas.outcomes.query import format_cell
 
 
 def query(
@@ -66,7 +66,7 @@ def query(
         return
     view = Table(*map(safe, table.columns))
     for row in table.rows:
-        view.add_row(*(Text(visible_text(written(value))) for value in row))
+        view.add_row(*(Text(visible_text(format_cell(value))) for value in row))
     console = Console(highlight=False)
     console.print(view)
     console.print(f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}")

@@ -24,11 +24,11 @@ from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.rejection import fold_rejection
 from robustatlas.models.objectives import margin_of
-from robustatlas.outcomes.circumstances import circumstances
+from robustatlas.outcomes.identity import circumstances
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.outcomes.strengths import snapped
+from robustatlas.outcomes.strengths import snap_sizes
 from robustatlas.threats.levels import apply_threat, check_levels, round_to_levels
 
 
@@ -338,7 +338,7 @@ def _outcome_columns(record: AttackRecord, attack: Attack, records: Records, ind
 
 def _queries(columns: Columns, records: Records, strengths: Floats) -> Integers:
     """Return the queries [N, S] until the first example within each strength; -1 if no example is verified there."""
-    size = snapped(columns["minimal_size"], strengths)[:, None]
+    size = snap_sizes(columns["minimal_size"], strengths)[:, None]
     seen = np.where(size == 0, 1, records.queries.cpu().numpy())
     return np.where(size <= strengths, seen, -1)
 

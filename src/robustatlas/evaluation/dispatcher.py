@@ -14,7 +14,7 @@ from robustatlas.evaluation.memory import bytes_of_a_part
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.outcomes.outcome import Booleans, Integers
-from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.records import sample_spans
 
 CHUNK_SECONDS = 45.0
 """Seconds of a chunk that are aimed at, so that a crash loses about a minute at most."""
@@ -144,7 +144,9 @@ class Dispatcher:
 
     def describe(self, chunk: Chunk) -> str:
         """Return the words for a chunk in the middle of a sentence: its samples of the data set."""
-        spans = [str(first) if end == first + 1 else f"{first} to {end - 1}" for first, end in spans_of(chunk.index)]
+        spans = [
+            str(first) if end == first + 1 else f"{first} to {end - 1}" for first, end in sample_spans(chunk.index)
+        ]
         return f"samples {list_names(spans, at_most=_LISTED_SPANS)} of {self.tasks[chunk.task].record.name!r}"
 
     def work_seconds(self) -> float:

@@ -21,9 +21,9 @@ from robustatlas.evaluation.reading import Question, diagnosed, halve_until_it_f
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes import Run
-from robustatlas.outcomes.circumstances import current_time
-from robustatlas.outcomes.readings import DiagnosisRecord, Reading
-from robustatlas.outcomes.shared import rows_of
+from robustatlas.outcomes.comparable import find_rows
+from robustatlas.outcomes.identity import current_time
+from robustatlas.outcomes.records import DiagnosisRecord, Reading
 from robustatlas.outcomes.strengths import merged_strengths
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -64,7 +64,7 @@ def _reduce_to_three_strengths(attack: Attack) -> Attack:
 
 def withstood(table: OutcomeTable, index: NDArray[np.int64]) -> Levels:
     """Return the largest strengths that the samples ``index`` [n] withstand, for each attack of a table."""
-    rows = rows_of(table.index, index)
+    rows = find_rows(table.index, index)
     return {attack: _largest(table.correct(attack)[rows]) for attack in table.attacks}
 
 
@@ -130,7 +130,7 @@ class _Searches:
         cls, model: Classifier, question: Question, record: DiagnosisRecord, attack: Attack, run: AttackRun
     ) -> _Searches:
         """Return the runs on the samples of a stored diagnosis."""
-        rows = rows_of(question.work.index, np.array(record.index, np.int64))
+        rows = find_rows(question.work.index, np.array(record.index, np.int64))
         return cls(model.with_errors(attack.errors), question, attack, run, torch.from_numpy(rows))
 
     def withstood(self) -> NDArray[np.int64]:

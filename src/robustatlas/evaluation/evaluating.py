@@ -18,9 +18,9 @@ from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.resume import missing_tasks, notes_on_other_searches
 from robustatlas.models.classifier.backward import BACKWARD, Backward
 from robustatlas.outcomes import CallRecord, Run
-from robustatlas.outcomes.circumstances import command_line, current_time
+from robustatlas.outcomes.identity import command_line, current_time
 from robustatlas.outcomes.locks import start_lock
-from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.records import sample_spans
 from robustatlas.results.result import Result
 
 _LEAST_SHARE_OF_PLAN = 0.05
@@ -64,7 +64,7 @@ def _announce_tasks(run: Run, ready: PreparedAttacks) -> list[AttackTask]:
     tasks = [_with_certificates(task, run, ready) for asked in ready.tasks for task in missing_tasks(asked, run)]
     call = CallRecord(
         attacks=tuple(task.record.key for task in tasks),
-        spans=spans_of(ready.samples.index),
+        spans=sample_spans(ready.samples.index),
         created=current_time("microseconds"),
         command=command_line(),
         warnings=tuple(ready.warnings),
@@ -75,7 +75,7 @@ def _announce_tasks(run: Run, ready: PreparedAttacks) -> list[AttackTask]:
 
 def _with_certificates(task: AttackTask, run: Run, ready: PreparedAttacks) -> AttackTask:
     """Return the task with what the run certifies of its threat model, so that no search runs below."""
-    records = [record for record in run.certified_by() if record.name == task.attack.name and not record.of]
+    records = [record for record in run.certificate_records() if record.name == task.attack.name and not record.of]
     if not records or ready.model.draws is not None:
         return task
     index = np.sort(ready.samples.index)

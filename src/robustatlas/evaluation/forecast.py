@@ -22,8 +22,8 @@ from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.resume import missing_tasks
 from robustatlas.evaluation.throughput import DeviceThroughput
 from robustatlas.models.classifier import Passes
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS
 from robustatlas.outcomes.records import AttackRecord
+from robustatlas.outcomes.tables import OUTCOME_COLUMNS
 
 _FILE_BYTES = 6_000
 """Bytes of a part on disk beside its samples: measured on parts of a few samples."""

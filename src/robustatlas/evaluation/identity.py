@@ -21,8 +21,7 @@ from robustatlas.models.classifier.backward import Backward
 from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
-from robustatlas.outcomes.circumstances import current_time
-from robustatlas.outcomes.identity import LOGIT_TOLERANCE
+from robustatlas.outcomes.identity import LOGIT_TOLERANCE, current_time
 from robustatlas.outcomes.records import GradientRecord
 
 

@@ -25,7 +25,7 @@ _LINE_EVERY = 30.0
 class Announced(Protocol):
     """Record of an attack or a certificate, as far as a display needs it."""
 
-    kept: ClassVar[str]
+    survivor_word: ClassVar[str]
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class Announced(Protocol):
     def strengths(self) -> tuple[float, ...]:
         """Strengths of the attack, increasing."""
 
-    def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> NDArray[np.bool_]:
+    def withstands(self, columns: Mapping[str, NDArray[Any]], place: int) -> NDArray[np.bool_]:
         """``[M]``: whether samples of which ``columns`` were found withstand the strength at that place."""
 
 
@@ -62,7 +62,7 @@ class Progress:
 
     def finish(self, record: Announced, columns: Mapping[str, NDArray[Any]]) -> None:
         """A part is through; ``columns``: what was found (see OUTCOME_COLUMNS and CERTIFIED_COLUMNS); of what the run
-        had already ``index``, ``seconds`` and what ``record.stands`` looks at."""
+        had already ``index``, ``seconds`` and what ``record.withstands`` looks at."""
 
     def expect(self, seconds: float) -> None:
         """All that is left will take about so long, by what each attack has cost so far."""
@@ -82,7 +82,7 @@ class _Tally:
             self.begun, self.found = time.perf_counter(), self.through
 
     def add(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        robust = self.record.stands(columns, self.middle)
+        robust = self.record.withstands(columns, self.middle)
         self.through += len(robust)
         self.robust += int(np.count_nonzero(robust))
 
@@ -92,7 +92,7 @@ class _Tally:
             return ""
         share = 100 * self.robust / self.through
         return (
-            f"{share:.1f} % {self.record.kept} at "
+            f"{share:.1f} % {self.record.survivor_word} at "
             f"{format_strength(self.record.strengths[self.middle], attack=self.record.name)}"
         )
 

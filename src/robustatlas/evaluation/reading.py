@@ -19,10 +19,10 @@ from robustatlas.evaluation.memory import ran_out
 from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.probing import drop_failing_gradient
-from robustatlas.outcomes import Run, hashes
-from robustatlas.outcomes.circumstances import current_time
-from robustatlas.outcomes.readings import DiagnosisRecord, Reading
-from robustatlas.outcomes.records import GradientRecord, spans_of
+from robustatlas.outcomes import Run
+from robustatlas.outcomes.base import digest
+from robustatlas.outcomes.identity import current_time
+from robustatlas.outcomes.records import DiagnosisRecord, GradientRecord, Reading, sample_spans
 
 FEWEST = 32
 """Samples that are looked at in any case, where there are so many."""
@@ -72,9 +72,9 @@ class Question:
         """Digest that is equal for equal questions."""
         ways = sorted({str(way) for plan in self.plans for way in backward_rules(plan)})
         objectives = sorted({run.objective for plan in self.plans for run in plan.runs})
-        spans = [list(span) for span in spans_of(self.work.index)]
+        spans = [list(span) for span in sample_spans(self.work.index)]
         taken = [gradient.model_dump(mode="json", include={"at", "ways"}) for gradient in self.gradients]
-        return hashes.digest([self.seed, self.count, ways, objectives, spans, taken])
+        return digest([self.seed, self.count, ways, objectives, spans, taken])
 
     def noise(self, rows: Tensor, device: torch.device, of: str = "diagnosis") -> Noise:
         """The streams of the samples at ``rows`` [M]; ``of``: what draws from them."""

@@ -18,7 +18,7 @@ from robustatlas.engine.numerics import NUMERICS
 from robustatlas.evaluation.request import EIGHT_BIT
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import AttackRecord
-from robustatlas.outcomes.draws import LOOKS
+from robustatlas.outcomes.outcome import LOOKS
 from robustatlas.outcomes.records import GradientRecord
 
 PIXELS = "pixels"

@@ -7,7 +7,7 @@ import numpy as np
 
 from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.outcomes import Run
-from robustatlas.outcomes.strengths import merged_strengths, position_of
+from robustatlas.outcomes.strengths import merged_strengths, strength_position
 
 
 def missing_tasks(task: AttackTask, run: Run) -> list[AttackTask]:
@@ -23,10 +23,10 @@ def missing_tasks(task: AttackTask, run: Run) -> list[AttackTask]:
         record
         for record in known.values()
         if record.has_same_search(task.record)
-        and any(position_of(strength, record.strengths) is not None for strength in task.record.strengths)
+        and any(strength_position(strength, record.strengths) is not None for strength in task.record.strengths)
     ]
     old = merged_strengths([np.array(record.strengths) for record in alike])
-    new = tuple(strength for strength in task.record.strengths if position_of(strength, old) is None)
+    new = tuple(strength for strength in task.record.strengths if strength_position(strength, old) is None)
     found = [replace(task, attack=replace(task.attack, strengths=r.strengths), record=r) for r in alike]
     if new:
         found.append(

@@ -1,7 +1,7 @@
 """Every number that robustatlas reports, as pure functions of outcomes; published references; figures."""
 
 from robustatlas.metrics.audit import Audited, audited
-from robustatlas.metrics.averages import average_accuracy, union_accuracy
+from robustatlas.metrics.averages import average_accuracy, success_over_queries, typical_accuracies, union_accuracy
 from robustatlas.metrics.bootstrap import (
     AccuracyStatistics,
     SampleStatistic,
@@ -14,6 +14,8 @@ from robustatlas.metrics.comparison import (
     McNemar,
     RankTest,
     attack_correlation,
+    chance_of_difference,
+    difference_intervals,
     holm,
     mcnemar,
     mcnemar_at_strengths,
@@ -21,8 +23,15 @@ from robustatlas.metrics.comparison import (
     signed_rank_test,
 )
 from robustatlas.metrics.competitiveness import InOut, competitiveness_in_out, competitiveness_ratio, percent_seen
-from robustatlas.metrics.curves import Band, Crossing, RobustnessCurve, envelope, local_optimality
-from robustatlas.metrics.differences import chance_of_difference, difference_intervals
+from robustatlas.metrics.curves import (
+    Band,
+    Crossing,
+    RobustnessCurve,
+    SlopeChange,
+    change_of_slope,
+    envelope,
+    local_optimality,
+)
 from robustatlas.metrics.hypervolume import (
     AdversarialHypervolume,
     ConvergenceRate,
@@ -39,12 +48,9 @@ from robustatlas.metrics.intervals import (
     proportion_bounds,
     proportion_interval,
 )
-from robustatlas.metrics.slopes import SlopeChange, change_of_slope
 from robustatlas.metrics.stability import StabilityConstant, stability_constant
-from robustatlas.metrics.trainings import OverTrainings, combine_trainings, mean_over
-from robustatlas.metrics.typical import success_over_queries, typical_accuracies
-from robustatlas.metrics.ua2 import ua2
-from robustatlas.metrics.uar import mean_uar, uar_matrix, unforeseen_attack_robustness
+from robustatlas.metrics.trainings import OverTrainings, combine_trainings, mean_over_trainings
+from robustatlas.metrics.uar import mean_uar, ua2, uar_matrix, unforeseen_attack_robustness
 from robustatlas.outcomes import AccuracyTable, OutcomeTable, common_strengths, shared_samples
 
 __all__ = [
@@ -88,7 +94,7 @@ __all__ = [
     "local_optimality",
     "mcnemar",
     "mcnemar_at_strengths",
-    "mean_over",
+    "mean_over_trainings",
     "mean_statistic",
     "mean_uar",
     "normalised_cross_entropy",

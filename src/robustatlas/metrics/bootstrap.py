@@ -13,12 +13,17 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.scalars import integer_or_none
-from robustatlas.metrics.competitiveness import RatioKind, check_ratio, ratio_of
+from robustatlas.metrics.competitiveness import RatioKind, check_ratio, weighted_ratios
 from robustatlas.metrics.intervals import Interval, percentile_interval, proportion_bounds, proportion_interval
-from robustatlas.metrics.references.matching import match_entries, select_attacks, table_of, training_mask, weights_at
-from robustatlas.metrics.references.points import CLEAN, Points
-from robustatlas.metrics.references.reference import Reference
-from robustatlas.metrics.stability import Difficulty, Pairs, difficulty_of
+from robustatlas.metrics.references.matching import (
+    match_entries,
+    point_weights,
+    reference_accuracies,
+    select_attacks,
+    training_mask,
+)
+from robustatlas.metrics.references.reference import CLEAN, Points, Reference
+from robustatlas.metrics.stability import Difficulty, Pairs, point_difficulties
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -216,7 +221,7 @@ class AccuracyStatistics:
 
     def __init__(self, outcomes: OutcomeTable, weights: Points | None = None) -> None:
         self.outcomes, self.weights = outcomes, weights
-        self.table = outcomes.accuracies().sound()
+        self.table = outcomes.accuracies().drop_doubts()
         correct = [outcomes.correct(attack) for attack in outcomes.attacks]
         self.columns = np.float32(100) * np.column_stack([outcomes.clean, *correct])
         self._position = {CLEAN: np.array([0])}
@@ -245,7 +250,7 @@ class AccuracyStatistics:
             self.columns, lambda means: means[..., columns].mean(axis=-1), proportion=single, largest=100.0
         )
 
-    def average_at(self, positions: Mapping[str, int]) -> SampleStatistic:
+    def points_average(self, positions: Mapping[str, int]) -> SampleStatistic:
         """Return mean accuracy in percent over attacks, each at one of its strengths (by position).
 
         Raises:
@@ -263,12 +268,14 @@ class AccuracyStatistics:
             UserError: as of `competitiveness_ratio`.
         """
         matched = match_entries(self.table, reference, attacks)
-        weight = weights_at(matched, self.weights if attacks is None else None)
+        weight = point_weights(matched, self.weights if attacks is None else None)
         entries, kept = matched.select(weight > 0), weight[weight > 0]
         check_ratio(entries, kind)
         columns = self._columns(list(dict.fromkeys(matched.attacks)))[weight > 0]
         return SampleStatistic(
-            self.columns, lambda means: ratio_of(means[..., columns], entries.reference, kind, kept), largest=100.0
+            self.columns,
+            lambda means: weighted_ratios(means[..., columns], entries.reference, kind, kept),
+            largest=100.0,
         )
 
     def uar(self, reference: Reference | AccuracyTable, attacks: Sequence[str] | None = None) -> SampleStatistic:
@@ -284,7 +291,7 @@ class AccuracyStatistics:
             parts.append((self._position[attack], entries.reference))
 
         def combine(means: Floats) -> Floats:
-            ratios = [ratio_of(means[..., columns], reference, "exp") for columns, reference in parts]
+            ratios = [weighted_ratios(means[..., columns], reference, "exp") for columns, reference in parts]
             return np.asarray(np.mean(ratios, axis=0))
 
         return SampleStatistic(self.columns, combine, largest=100.0)
@@ -304,7 +311,7 @@ class AccuracyStatistics:
             UserError: as of `stability_constant`.
         """
         entries = match_entries(self.table, reference, attacks)
-        hard = difficulty_of(entries, difficulty, table_of(reference))
+        hard = point_difficulties(entries, difficulty, reference_accuracies(reference))
         pairs = Pairs.select(hard, training_mask(entries, trained_on, reference), alpha, floor)
         columns = self._columns(list(dict.fromkeys(entries.attacks)))
         return SampleStatistic(

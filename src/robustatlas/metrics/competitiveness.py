@@ -9,9 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.metrics.references.matching import MatchedEntries, match_entries, table_of, training_mask, weights_at
-from robustatlas.metrics.references.points import Points, attacks_that_count, points_of
-from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.references.matching import (
+    MatchedEntries,
+    match_entries,
+    point_weights,
+    reference_accuracies,
+    training_mask,
+)
+from robustatlas.metrics.references.reference import Points, Reference, attacks_that_count, read_points
 from robustatlas.outcomes.accuracies import AccuracyTable
 
 RatioKind = Literal["ind-avg", "ind-worst", "exp", "max"]
@@ -160,7 +165,7 @@ def check_ratio(entries: MatchedEntries, kind: RatioKind) -> None:
         )
 
 
-def ratio_of(
+def weighted_ratios(
     accuracy: NDArray[np.float64],
     reference: NDArray[np.float64],
     kind: RatioKind,
@@ -178,20 +183,20 @@ def _match_weighted(
     attacks: Iterable[str] | None,
     weights: Points | None,
 ) -> tuple[MatchedEntries, NDArray[np.float64]]:
-    known = table_of(reference)
+    known = reference_accuracies(reference)
     if weights is not None:
-        weights = points_of(weights, "weights", known)
+        weights = read_points(weights, "weights", known)
         attacks = attacks_that_count(weights, known) if attacks is None else attacks
     elif isinstance(reference, Reference):
         weights = reference.weights
     entries = match_entries(accuracies, reference, attacks)
-    weight = weights_at(entries, weights)
+    weight = point_weights(entries, weights)
     return entries.select(weight > 0), weight[weight > 0]
 
 
 def _ratio(entries: MatchedEntries, kind: RatioKind, weight: NDArray[np.float64]) -> float:
     check_ratio(entries, kind)
-    return float(ratio_of(entries.accuracy, entries.reference, kind, weight))
+    return float(weighted_ratios(entries.accuracy, entries.reference, kind, weight))
 
 
 Floats = NDArray[np.float64]

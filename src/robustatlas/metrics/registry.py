@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from robustatlas.common.registry import Registry
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic
 from robustatlas.metrics.competitiveness import RatioKind
-from robustatlas.metrics.ua2 import ua2_statistics
+from robustatlas.metrics.uar import ua2_statistics
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.table import OutcomeTable
 

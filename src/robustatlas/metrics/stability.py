@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.scalars import real_or_nan
 from robustatlas.common.wording import list_names
-from robustatlas.metrics.references.matching import MatchedEntries, match_entries, table_of, training_mask, values_at
-from robustatlas.metrics.references.points import CLEAN, Points, points_of
-from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.references.matching import (
+    MatchedEntries,
+    match_entries,
+    point_values,
+    reference_accuracies,
+    training_mask,
+)
+from robustatlas.metrics.references.reference import CLEAN, Points, Reference, read_points
 from robustatlas.outcomes.accuracies import AccuracyTable
 
 TIE_TOLERANCE = 1e-6
@@ -99,7 +104,7 @@ def stability_constant(
             "alpha."
         )
     entries = match_entries(accuracies, reference, attacks)
-    hard = difficulty_of(entries, difficulty, table_of(reference))
+    hard = point_difficulties(entries, difficulty, reference_accuracies(reference))
     pairs = Pairs.select(hard, training_mask(entries, trained_on, reference), alpha, floor)
     if not len(pairs.apart):
         return StabilityConstant(0.0, None, 0.0, 0.0)
@@ -114,7 +119,7 @@ def stability_constant(
     )
 
 
-def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTable) -> NDArray[np.float64]:
+def point_difficulties(entries: MatchedEntries, given: Difficulty, known: AccuracyTable) -> NDArray[np.float64]:
     """Return the difficulty [K] of ``entries``, see :func:`stability_constant`.
 
     Raises:
@@ -132,7 +137,7 @@ def difficulty_of(entries: MatchedEntries, given: Difficulty, known: AccuracyTab
                 "attack, or give a number for each point."
             )
         return entries.strengths
-    found = values_at(entries, points_of(given, "difficulties", known))
+    found = point_values(entries, read_points(given, "difficulties", known))
     if lacking := [entries.name(int(k)) for k in np.flatnonzero(np.isnan(found))]:
         raise UserError(f"No difficulty is given of {list_names(lacking)}; give one for each point.")
     return found

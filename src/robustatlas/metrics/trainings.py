@@ -27,7 +27,8 @@ class OverTrainings:
         images: their mean, with its interval over the choice of test images, for these very trainings.
 
     Example:
-        >>> found = OverTrainings(np.array([50.0, 54.0]), mean_over([50.0, 54.0]), Interval(52.0, 50.0, 54.0, 0.95))
+        >>> values = np.array([50.0, 54.0])
+        >>> found = OverTrainings(values, mean_over_trainings(values), images=Interval(52.0, 50.0, 54.0, 0.95))
         >>> found.mean, round(found.std, 2)
         (52.0, 2.83)
     """
@@ -47,7 +48,7 @@ class OverTrainings:
         return float(self.values.std(ddof=1)) if self.values.size > 1 else math.nan
 
 
-def mean_over(values: ArrayLike, confidence: float = 0.95) -> Interval:
+def mean_over_trainings(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the mean of a number over trainings [R], with Student's interval over the choice of trainings.
 
     Args:
@@ -65,7 +66,7 @@ def mean_over(values: ArrayLike, confidence: float = 0.95) -> Interval:
     Source: Student 1908, Biometrika 6(1); trainings are taken as independent and their numbers as about normal.
 
     Example:
-        >>> print(mean_over([54.0, 55.0, 56.0]))
+        >>> print(mean_over_trainings([54.0, 55.0, 56.0]))
         55.00 [52.52, 57.48]
     """
     check_confidence(confidence)
@@ -114,7 +115,7 @@ def combine_trainings(
     if len(trainings) == 1:
         alone = confidence_intervals({name: trainings[0][name] for name in names}, confidence, replicates, seed)
         return {
-            name: OverTrainings(np.array([found.value]), mean_over([found.value], confidence), found)
+            name: OverTrainings(np.array([found.value]), mean_over_trainings([found.value], confidence), found)
             for name, found in alone.items()
         }
     flat = [each[name] for name in names for each in trainings]
@@ -126,7 +127,7 @@ def combine_trainings(
         images = percentile_interval(float(values.mean()), means, confidence)
         if len(statistics[0].columns) < FEW or images.low == images.high:
             images = _bound(statistics, confidence)
-        found[name] = OverTrainings(values, mean_over(values, confidence), images)
+        found[name] = OverTrainings(values, mean_over_trainings(values, confidence), images)
     return found
 
 

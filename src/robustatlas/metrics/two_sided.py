@@ -16,7 +16,7 @@ CLOSED = 1.01
 
 
 @dataclass(frozen=True)
-class Between:
+class TwoSidedAccuracy:
     """The robust accuracy at one size, between two numbers in percent.
 
     Attributes:
@@ -26,7 +26,7 @@ class Between:
         attack: name of the attack.
 
     Example:
-        >>> print(Between(2 / 255, least=41.2, most=43.0, attack="linf"))
+        >>> print(TwoSidedAccuracy(2 / 255, least=41.2, most=43.0, attack="linf"))
         at least 41.2 %, at most 43.0 % robust at 2/255
     """
 
@@ -128,7 +128,7 @@ class TwoSided:
         upper, lower = (np.minimum(side[known], self._end) for side in (upper, lower))
         return float(np.median(upper / lower))
 
-    def at(self, size: float) -> Between:
+    def at(self, size: float) -> TwoSidedAccuracy:
         """Return the robust accuracy at a size, from both sides.
 
         Args:
@@ -137,7 +137,7 @@ class TwoSided:
         Returns:
             both numbers, which print as a sentence.
         """
-        return Between(
+        return TwoSidedAccuracy(
             size, 100 - float(self.certified.at(size)), 100 - float(self.empirical.at(size)), self.empirical.attack
         )
 

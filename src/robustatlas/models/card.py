@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path, read_text, write_text
 from robustatlas.common.version import __version__
-from robustatlas.outcomes.differences import differences
+from robustatlas.outcomes.base import differences
 
 CARD = "card.json"
 WEIGHTS = "weights.safetensors"

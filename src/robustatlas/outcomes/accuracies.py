@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ from robustatlas.outcomes.strengths import (
     check_strengths,
     is_same_strength,
     listed_strengths,
-    position_of,
     read_strength,
+    strength_position,
 )
 
 
@@ -170,9 +170,9 @@ class AccuracyTable(Tabular):
         Raises:
             UserError: an attack or a strength that the table does not have.
         """
-        return self.accuracy_within(attack, read_strength(strength, attack))
+        return self.accuracy_at_distance(attack, read_strength(strength, attack))
 
-    def accuracy_within(self, attack: str, distance: float) -> float:
+    def accuracy_at_distance(self, attack: str, distance: float) -> float:
         """Return the accuracy in percent under an attack at a strength that is given as a distance.
 
         Raises:
@@ -226,7 +226,7 @@ class AccuracyTable(Tabular):
         typed = {attack: [value_as_typed(attack, each) for each in kept] for attack, kept in distances.items()}
         return self.restrict(typed, typed)
 
-    def sound(self) -> AccuracyTable:
+    def drop_doubts(self) -> AccuracyTable:
         """Return the table without its doubts, for whoever has told them already."""
         return AccuracyTable(self.clean, self.entries)
 
@@ -342,7 +342,7 @@ are expected; multiply them by 100.
 def _shared_strengths(strengths: Iterable[float], known: Iterable[float]) -> tuple[float, ...]:
     """Return those of the `known` strengths that are among `strengths`."""
     wanted = [float(strength) for strength in strengths]
-    return tuple(strength for strength in known if position_of(strength, wanted) is not None)
+    return tuple(strength for strength in known if strength_position(strength, wanted) is not None)
 
 
 def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
@@ -380,3 +380,27 @@ def _check_percent(value: float, what: str) -> None:
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(map(str, names)) or "none"
+
+
+class HasInvalidAttacks(Protocol):
+    """Results, accuracies, facts or rows that record the attacks whose robust accuracies are masked."""
+
+    @property
+    def invalid(self) -> Mapping[str, float]:
+        """Attack -> share of the samples at which its gradient is missing or misleads, if there are any."""
+
+
+def masked_shares(numbers: HasInvalidAttacks, attacks: Iterable[str] | None = None) -> dict[str, float]:
+    """Return the attacks because of which a number is an upper bound only and may not compete.
+
+    Every surface asks here before it gives a number a badge, a rank, a verdict, a test or a leading place.
+
+    Args:
+        numbers: what holds the number.
+        attacks: those that the number rests on; default: all.
+
+    Returns:
+        attack -> share of the samples at which its gradient is missing or misleads; empty where the number may compete.
+    """
+    chosen = None if attacks is None else set(attacks)
+    return {attack: share for attack, share in numbers.invalid.items() if chosen is None or attack in chosen}

@@ -14,14 +14,12 @@ from pydantic import Field
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.interrupts import delay_interrupts
 from robustatlas.common.typed_strengths import format_size
-from robustatlas.outcomes.base import Json, Record, parse
-from robustatlas.outcomes.columns import CERTIFIED_COLUMNS, Arrays, check_columns, rows_at
-from robustatlas.outcomes.hashes import digest
+from robustatlas.outcomes.base import Json, Record, digest, parse
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, percent
-from robustatlas.outcomes.parts import AdversarialExamples, Parts, part_of
-from robustatlas.outcomes.records import AttackName, distinct
+from robustatlas.outcomes.parts import AdversarialExamples, Parts, new_part_name
+from robustatlas.outcomes.records import AttackName, distinct_positions
 from robustatlas.outcomes.storage import Storage
-from robustatlas.outcomes.tables import Columns
+from robustatlas.outcomes.tables import CERTIFIED_COLUMNS, Arrays, Columns, check_columns, sample_rows
 
 
 class CertificateRecord(Record):
@@ -42,7 +40,7 @@ class CertificateRecord(Record):
         'linf'
     """
 
-    kept: ClassVar[str] = "certified"
+    survivor_word: ClassVar[str] = "certified"
 
     name: AttackName
     method: str
@@ -70,7 +68,7 @@ class CertificateRecord(Record):
         """Return the fields for readers: attack, method, version, settings, threat model, box and source."""
         return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
 
-    def stands(self, columns: Arrays, place: int) -> Booleans:
+    def withstands(self, columns: Arrays, place: int) -> Booleans:
         """``[M]``: whether samples whose ``columns`` were just found certainly withstand the strength at that place."""
         return np.asarray(columns["certified_size"] > self.strengths[place])
 
@@ -89,7 +87,7 @@ class CertifiedSizes:
         methods: by which methods, each once.
         of: what is certified where that is not the model itself; empty: the model.
         strengths: of the attack, at which tables show it.
-        method_of: ``[N]``, position in ``methods`` of the one that certified most; None: it is the only one.
+        method_index: ``[N]``, position in ``methods`` of the one that certified most; None: it is the only one.
         records: the methods as they were run, with version, settings, threat model and box.
         abstained: ``[N]``, where nothing is certain, and no example was found that says why: a method could not
             decide; None: that is not known.
@@ -105,20 +103,20 @@ class CertifiedSizes:
     of: str = ""
     unit: str = ""
     strengths: tuple[float, ...] = ()
-    method_of: Integers | None = None
+    method_index: Integers | None = None
     records: tuple[CertificateRecord, ...] = ()
     abstained: NDArray[np.bool_] | None = None
 
     def select(self, positions: Integers) -> CertifiedSizes:
         """The samples at some positions."""
-        method_of = None if self.method_of is None else self.method_of[positions]
+        method_index = None if self.method_index is None else self.method_index[positions]
         abstained = None if self.abstained is None else self.abstained[positions]
-        return replace(self, sizes=self.sizes[positions], method_of=method_of, abstained=abstained)
+        return replace(self, sizes=self.sizes[positions], method_index=method_index, abstained=abstained)
 
     @property
     def leading_methods(self) -> list[str]:
         """Method that certified the largest size of each sample; empty where nothing is certified."""
-        of = np.zeros(len(self.sizes), np.int64) if self.method_of is None else self.method_of
+        of = np.zeros(len(self.sizes), np.int64) if self.method_index is None else self.method_index
         rows = zip(of.tolist(), self.sizes.tolist(), strict=True)
         return [self.methods[k] if self.methods and size > 0 else "" for k, size in rows]
 
@@ -160,7 +158,7 @@ class Certificates:
 
     def stored_samples(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
         """Positions of the samples that a record covers, increasing."""
-        return distinct(self._columns(record)["index"])
+        return distinct_positions(self._columns(record)["index"])
 
     def can_read_records(self, records: Iterable[CertificateRecord]) -> bool:
         """Read all parts of some records; False where one that counted as done is damaged. It then counts no more."""
@@ -169,7 +167,7 @@ class Certificates:
 
     def columns(self, record: CertificateRecord, index: Integers, wanted: Sequence[str] = ()) -> Arrays:
         """Return the columns of a record at the samples ``index``."""
-        return rows_at(self._columns(record), index)
+        return sample_rows(self._columns(record), index)
 
     def write(
         self,
@@ -180,7 +178,7 @@ class Certificates:
         about: Mapping[str, str] | None = None,
     ) -> None:
         """Publish one part: certified sizes of some samples, and these samples' clean outcomes."""
-        part = part_of(columns)
+        part = new_part_name(columns)
         name = f"certified/{record.key}/{part}"
         given = {column: columns[column] for column in CERTIFIED_COLUMNS if column in columns}
         checked = check_columns(given, CERTIFIED_COLUMNS, 0, name)
@@ -194,7 +192,7 @@ class Certificates:
             held = self._columns(record)
             rows = np.isin(index, held["index"])
             if rows.any():
-                there = rows_at(held, index[rows])
+                there = sample_rows(held, index[rows])
                 columns: Arrays = {name: np.zeros(len(index), there[name].dtype) for name in there}
                 for name, values in columns.items():
                     values[rows] = there[name]
@@ -221,7 +219,7 @@ def _joint_sizes(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedS
         of=records[0].of,
         unit=records[0].unit,
         strengths=max((record.strengths for record in records), key=len),
-        method_of=positions[sizes.argmax(0)],
+        method_index=positions[sizes.argmax(0)],
         records=tuple(records),
         abstained=abstained,
     )

@@ -1,35 +1,38 @@
-"""Joint results of several records of one attack: finished samples, outcomes and examples."""
+"""Joint results of several searches of one attack: finished samples, outcomes and examples."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.outcomes.columns import rows_at
-from robustatlas.outcomes.outcome import Integers, Outcome
+from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome
 from robustatlas.outcomes.parts import AdversarialExamples, Parts
-from robustatlas.outcomes.records import AttackRecord, distinct
+from robustatlas.outcomes.records import AttackRecord, distinct_positions
 from robustatlas.outcomes.storage import Storage
-from robustatlas.outcomes.strengths import merged_strengths, position_of
-from robustatlas.outcomes.union import smallest_of
+from robustatlas.outcomes.strengths import merged_strengths, strength_position, strength_positions
+from robustatlas.outcomes.tables import sample_rows
 
 _NONE = np.zeros(0, np.int64)
 
 
 def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
     """Samples that, by all records of an attack together, were searched at every one of the strengths."""
-    held = [(record.strengths, parts.stored_samples(record)) for record in records if record.finder is None]
+    held = [(record.strengths, parts.stored_samples(record)) for record in records if record.examples_source is None]
     searching = [
-        tuple(k for k, (searched, _) in enumerate(held) if position_of(strength, searched) is not None)
+        tuple(k for k, (searched, _) in enumerate(held) if strength_position(strength, searched) is not None)
         for strength in strengths
     ]
-    at_each = [distinct(np.concatenate([_NONE, *(held[k][1] for k in those)])) for those in dict.fromkeys(searching)]
+    at_each = [
+        distinct_positions(np.concatenate([_NONE, *(held[k][1] for k in those)])) for those in dict.fromkeys(searching)
+    ]
     return intersection(at_each)
 
 
-def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -> Outcome:
+def joint_outcome(parts: Parts, records: Sequence[AttackRecord], index: Integers) -> Outcome:
     """Return the joint outcome of an attack's records at the samples ``index``: the smallest example counts."""
     outcomes, covered = [], []
     for record in records:
@@ -38,7 +41,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
         if not rows.any():
             continue
         # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
-        columns = rows_at(parts.columns(record), np.where(rows, index, done[0]))
+        columns = sample_rows(parts.columns(record), np.where(rows, index, done[0]))
         del columns["index"]
         found, true = columns.pop("found_run"), columns.pop("true_size")
         outcomes.append(
@@ -51,7 +54,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
                 unit=record.unit,
                 origins=(record.origin,),
                 kinds=record.runs,
-                kind_of=np.where(found < len(record.runs), found, -1),
+                kind_index=np.where(found < len(record.runs), found, -1),
                 true_size=true if (true >= 0).all() else None,
                 frontier=record.lowers_margins,
                 searched_at=np.full(len(record.strengths), record.judges_strengths),
@@ -61,7 +64,7 @@ def outcome_of(parts: Parts, records: Sequence[AttackRecord], index: Integers) -
             )
         )
         covered.append(rows)
-    return smallest_of(outcomes, covered)
+    return merge_outcomes(outcomes, covered)
 
 
 def equivalent_records(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
@@ -69,9 +72,9 @@ def equivalent_records(record: AttackRecord, records: Sequence[AttackRecord]) ->
     return [other for other in records if other.strengths == record.strengths and other.has_same_search(record)]
 
 
-def grid_of(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
+def searched_grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
     """The strengths asked for; by default all at which an attack was searched."""
-    searched = [record for record in records if record.finder is None] or records
+    searched = [record for record in records if record.examples_source is None] or records
     return strengths or merged_strengths([np.array(record.strengths) for record in searched])
 
 
@@ -83,7 +86,7 @@ def intersection(sets: Sequence[NDArray[Any]]) -> Integers:
     return np.asarray(common, np.int64)
 
 
-def examples_of(
+def smallest_examples(
     parts: Parts, storage: Storage, records: Sequence[AttackRecord], index: Integers
 ) -> AdversarialExamples:
     """The smallest adversarial examples that the records of an attack kept of some samples."""
@@ -114,3 +117,168 @@ def _smallest(parts: Parts, records: Sequence[AttackRecord]) -> dict[int, float]
                 for position, size in zip(columns["index"].tolist(), columns["minimal_size"].tolist(), strict=True):
                     smallest[position] = min(size, smallest.get(position, np.inf))
     return smallest
+
+
+def merge_outcomes(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
+    """Several outcomes of one attack on the same N samples as one: at every sample the smallest example counts.
+    ``outcomes``: of the same attack, threat model and samples; their strengths may differ. ``covered``: for each
+    outcome, ``[N]`` which samples it is about; its rows elsewhere are ignored.
+
+    Margins and judgements are those of the union of the strengths; passes and seconds add up.
+    """
+    if len(outcomes) == 1:
+        return outcomes[0]
+    rows = np.stack(covered)
+    sizes = np.where(rows, [outcome.minimal_size for outcome in outcomes], np.inf)
+    best = sizes.argmin(0)
+    found = np.isfinite(sizes.min(0))
+    of_best, known_of_best = partial(_values_of_best, best, found), partial(_values_of_best_if_known, best, found)
+    strengths, margins, fooled = _on_one_grid(outcomes, covered)
+    origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
+    kinds = [*dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds)]
+    return replace(
+        outcomes[0],
+        strengths=np.asarray(strengths),
+        minimal_size=sizes.min(0),
+        found_class=of_best([outcome.found_class for outcome in outcomes], -1),
+        margins=margins,
+        fooled=fooled,
+        forward=(rows * [outcome.forward for outcome in outcomes]).sum(0),
+        backward=(rows * [outcome.backward for outcome in outcomes]).sum(0),
+        seconds=sum(outcome.seconds for outcome in outcomes),
+        rejected=sum(outcome.rejected for outcome in outcomes),
+        origins=tuple(origins),
+        origin_index=of_best([_origins_among(origins, outcome) for outcome in outcomes], 0),
+        kinds=tuple(kinds),
+        kind_index=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
+        possible_size=_smallest_possible_sizes(outcomes, rows),
+        true_size=_smallest_true_sizes(outcomes, rows),
+        mistakes=known_of_best([outcome.mistakes for outcome in outcomes]),
+        drawn=known_of_best([outcome.drawn for outcome in outcomes]),
+        queries=_queries(outcomes, covered, strengths),
+        typical=_typical(outcomes, covered, strengths),
+        frontier=any(
+            outcome.frontier and len(outcome.strengths) == len(strengths) and here.all()
+            for outcome, here in zip(outcomes, covered, strict=True)
+        ),
+        without_gradient=_share_without_gradient(outcomes, covered),
+        saved=_passes_saved(outcomes, covered),
+        as_file=known_of_best([outcome.as_file for outcome in outcomes]),
+        searched_at=_searched_strengths(outcomes, covered, strengths),
+    )
+
+
+def _values_of_best(
+    best: Integers, found: Booleans, columns: Sequence[Integers | None], otherwise: int = 0
+) -> Integers:
+    """``[N]``: of each sample the number in the column of its ``best`` outcome."""
+    known = np.stack([np.zeros(len(best), np.int64) if column is None else column for column in columns])
+    return np.where(found, np.take_along_axis(known, best[None], 0)[0], otherwise)
+
+
+def _values_of_best_if_known(best: Integers, found: Booleans, columns: Sequence[Integers | None]) -> Integers | None:
+    """The same; None where no outcome has the column."""
+    return None if all(column is None for column in columns) else _values_of_best(best, found, columns)
+
+
+def _smallest_possible_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
+    """The smallest sizes with every error counted that may be one; None of models that are not randomised."""
+    if all(outcome.possible_size is None for outcome in outcomes):
+        return None
+    return np.asarray(
+        np.where(rows, [outcome.with_possible_examples().minimal_size for outcome in outcomes], np.inf).min(0)
+    )
+
+
+def _smallest_true_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
+    """The smallest sizes by the network's own gradients alone; None where no search had others."""
+    if all(outcome.true_size is None for outcome in outcomes):
+        return None
+    known = [outcome.minimal_size if outcome.true_size is None else outcome.true_size for outcome in outcomes]
+    return np.asarray(np.where(rows, known, np.inf).min(0))
+
+
+def _passes_saved(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Integers | None:
+    """Passes that certificates saved; None where there were none."""
+    known = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
+    return np.sum(known, axis=0) if known else None
+
+
+def _on_one_grid(
+    outcomes: Sequence[Outcome], covered: Sequence[Booleans]
+) -> tuple[list[float], NDArray[np.float32], NDArray[np.int8]]:
+    """The union of the strengths, with the lowest margins and all judgements at them."""
+    strengths = merged_strengths([outcome.strengths for outcome in outcomes])
+    shape = (outcomes[0].samples, len(strengths))
+    margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        columns = strength_positions(outcome.strengths.tolist(), strengths)
+        seen = np.where(rows[:, None] & ~np.isnan(outcome.margins), outcome.margins, np.inf)
+        margins[:, columns] = np.minimum(margins[:, columns], seen)
+        fooled[:, columns] = np.maximum(fooled[:, columns], np.where(rows[:, None], outcome.fooled, -1))
+    if outcomes[0].monotone:
+        margins = np.minimum.accumulate(margins, axis=1)
+    return strengths, np.where(np.isfinite(margins), margins, np.nan).astype(np.float32), fooled
+
+
+def _searched_strengths(
+    outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]
+) -> Booleans:
+    """``[S]``: whether each sample was searched at the strength by one of the outcomes."""
+    searched = np.zeros((outcomes[0].samples, len(strengths)), np.bool_)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        searched[:, strength_positions(outcome.searched_strengths, strengths)] |= rows[:, None]
+    return np.asarray(searched.all(axis=0))
+
+
+def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
+    """``[N]``: which of the ``origins`` each sample's smallest example has."""
+    if not outcome.origins:
+        return None
+    own = np.array([origins.index(origin) for origin in outcome.origins])
+    return own[np.zeros(outcome.samples, np.int64) if outcome.origin_index is None else outcome.origin_index]
+
+
+def _kinds_among(kinds: Sequence[str], outcome: Outcome) -> Integers:
+    """``[N]``: which of the ``kinds`` of runs found each sample's smallest example, -1 where that is not known."""
+    own = np.array([*(kinds.index(kind) for kind in outcome.kinds), -1])
+    return own[np.full(outcome.samples, -1) if outcome.kind_index is None else outcome.kind_index]
+
+
+def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Integers | None:
+    """The fewest of any search, at the union of the strengths."""
+    if all(outcome.queries is None for outcome in outcomes):
+        return None
+    never = np.iinfo(np.int64).max
+    fewest = np.full((outcomes[0].samples, len(strengths)), never)
+    for outcome, rows in zip(outcomes, covered, strict=True):
+        if outcome.queries is not None:
+            columns = strength_positions(outcome.strengths.tolist(), list(strengths))
+            seen = np.where(rows[:, None] & (outcome.queries >= 0), outcome.queries, never)
+            fewest[:, columns] = np.minimum(fewest[:, columns], seen)
+    return np.where(fewest == never, -1, fewest)
+
+
+def _typical(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Floats | None:
+    """The mean over all draws of any search, at the union of the strengths; NaN where there are none."""
+    known = [(one, rows) for one, rows in zip(outcomes, covered, strict=True) if one.typical is not None]
+    if not known:
+        return None
+    total, count = np.zeros((2, outcomes[0].samples, len(strengths)))
+    for outcome, rows in known:
+        assert outcome.typical is not None
+        columns = strength_positions(outcome.strengths.tolist(), list(strengths))
+        drawn = rows[:, None] & ~np.isnan(outcome.typical)
+        total[:, columns] += np.where(drawn, outcome.typical, 0.0)
+        count[:, columns] += drawn
+    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+
+def _share_without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:
+    """At each sample the best gradient that it was searched by counts."""
+    told = [
+        np.where(rows, outcome.without_gradient, 1.0)
+        for outcome, rows in zip(outcomes, covered, strict=True)
+        if outcome.without_gradient is not None
+    ]
+    return float(np.min(told, axis=0).mean()) if told else None

@@ -9,11 +9,11 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import Address, explain_write_errors, parse_path
-from robustatlas.outcomes.circumstances import current_time
-from robustatlas.outcomes.columns import Arrays
-from robustatlas.outcomes.records import EXAMPLES, AttackRecord, CallRecord, check_joins, spans_of
+from robustatlas.outcomes.identity import current_time
+from robustatlas.outcomes.records import EXAMPLES, AttackRecord, CallRecord, check_joins, sample_spans
 from robustatlas.outcomes.storage import Storage
 from robustatlas.outcomes.store import Run
+from robustatlas.outcomes.tables import Arrays
 
 
 def merge(runs: Sequence[str | Path], into: str | Path) -> Run:
@@ -108,7 +108,7 @@ def _add(run: Run, joined: Run) -> None:
         joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
     for card in run.cards():
         joined.keep(card)
-    for record in run.certified_by():
+    for record in run.certificate_records():
         joined.certificates.add(record)
     for diagnosis in run.diagnoses():
         joined.keep_diagnosis(diagnosis)
@@ -140,15 +140,15 @@ def _check_sizes(joined: Run) -> None:
 
 def _share_examples(joined: Run) -> None:
     """Hand the examples of each attack over to all others on the same threat model."""
-    shares = [r for r in joined.records().values() if r.threat and r.finder is None and r.monotone]
+    shares = [r for r in joined.records().values() if r.threat and r.examples_source is None and r.monotone]
     shares = [record for record in shares if "draws" not in record.protocol]
     for giver in shares:
         alike = {r.name: r for r in shares if r.threat_identity == giver.threat_identity and r.name != giver.name}
         for taker in alike.values():
-            _hand_over(joined, giver, taker)
+            _copy_examples(joined, giver, taker)
 
 
-def _hand_over(joined: Run, giver: AttackRecord, taker: AttackRecord) -> None:
+def _copy_examples(joined: Run, giver: AttackRecord, taker: AttackRecord) -> None:
     """Enter what one attack found as examples under the name of another one."""
     errors = {key: value for key, value in giver.protocol.items() if key == "errors"}
     record = taker.model_copy(
@@ -172,6 +172,6 @@ def _hand_over(joined: Run, giver: AttackRecord, taker: AttackRecord) -> None:
     columns |= {"seconds": np.zeros(count), "true_size": np.full(count, -1.0), "found_run": np.full(count, -1)}
     columns["fooled"] = np.full(columns["fooled"].shape, -1, np.int8)
     clean = joined.clean(columns["index"])
-    plan = CallRecord(attacks=(record.key,), spans=spans_of(columns["index"]), created=current_time("microseconds"))
+    plan = CallRecord(attacks=(record.key,), spans=sample_spans(columns["index"]), created=current_time("microseconds"))
     joined.add([record], plan)
     joined.write(record, columns, clean)

@@ -17,10 +17,10 @@ from robustatlas.outcomes.bounds import AccuracyBounds, Point
 from robustatlas.outcomes.strengths import (
     check_strengths,
     listed_strengths,
-    position_of,
-    positions_of,
     sizes_as_typed,
-    snapped,
+    snap_sizes,
+    strength_position,
+    strength_positions,
 )
 
 Floats = NDArray[np.float64]
@@ -37,11 +37,12 @@ def percent(count: ArrayLike, total: int) -> Floats:
     return np.asarray(100.0 * np.asarray(count, np.float64) / total)
 
 
-def broken_within(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
-    """``[N, K]``: whether samples of ``minimal_size`` [N], as :func:`~robustatlas.outcomes.strengths.snapped` records
-    them, are broken at each of K ``sizes``, of a nested threat model.
+def broken_mask(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
+    """Return the mask ``[N, K]`` of the samples that are broken at each of K ``sizes``, of a nested threat model.
 
-    >>> broken_within(np.array([0.1, np.inf]), [0.05, 0.1]).tolist()
+    ``minimal_size`` [N] are sizes as :func:`~robustatlas.outcomes.strengths.snap_sizes` records them.
+
+    >>> broken_mask(np.array([0.1, np.inf]), [0.05, 0.1]).tolist()
     [[False, True], [False, False]]
     """
     return np.asarray(minimal_size[:, None] <= np.asarray(sizes)) & np.isfinite(minimal_size)[:, None]
@@ -93,9 +94,9 @@ class Outcome:
         unit: of the strengths.
         origins: how the numbers were found, one phrase for each search that they are the smallest of.
         possible_size: ``[N]``, of randomised models the smallest size that is not certainly none; None: no doubt.
-        origin_of: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
+        origin_index: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
         kinds: of runs, one phrase for each leg of the plans.
-        kind_of: ``[N]``, position in ``kinds`` of what found the smallest example; -1 where that is not known.
+        kind_index: ``[N]``, position in ``kinds`` of what found the smallest example; -1 where that is not known.
         true_size: ``[N]``, where some runs went back through smoothed ReLUs, the smallest size that the others came to;
             None: there were none.
         mistakes, drawn: ``[N]``, of a randomised model: how many fresh draws of the smallest example were
@@ -139,9 +140,9 @@ class Outcome:
     monotone: bool = True
     unit: str = ""
     origins: tuple[str, ...] = ()
-    origin_of: Integers | None = None
+    origin_index: Integers | None = None
     kinds: tuple[str, ...] = ()
-    kind_of: Integers | None = None
+    kind_index: Integers | None = None
     possible_size: Floats | None = None
     true_size: Floats | None = None
     mistakes: Integers | None = None
@@ -157,7 +158,9 @@ class Outcome:
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
-        object.__setattr__(self, "minimal_size", snapped(check_minimal(self.minimal_size, self.attack), self.strengths))
+        object.__setattr__(
+            self, "minimal_size", snap_sizes(check_minimal(self.minimal_size, self.attack), self.strengths)
+        )
         samples, grid = len(self.minimal_size), len(self.strengths)
         for name in ("found_class", "forward", "backward", "margins", "fooled"):
             expected = (samples, grid) if name in ("margins", "fooled") else (samples,)
@@ -172,7 +175,7 @@ class Outcome:
         return len(self.minimal_size)
 
     @property
-    def judged(self) -> bool:
+    def is_judged(self) -> bool:
         """True if the strengths that break each sample are known."""
         return not bool(self.unjudged.any())
 
@@ -198,9 +201,9 @@ class Outcome:
         """
         sizes = self.strengths if at is None else np.asarray(at, np.float64).reshape(-1)
         if self.monotone:
-            places = positions_of(sizes, self.strengths)
-            return broken_within(self.minimal_size, np.where(places < 0, sizes, self.strengths[places]))
-        if not self.judged:
+            places = strength_positions(sizes, self.strengths)
+            return broken_mask(self.minimal_size, np.where(places < 0, sizes, self.strengths[places]))
+        if not self.is_judged:
             raise UserError(
                 f"{self.attack!r} judges each strength on its own, but was not run at every strength; "
                 "use search 'every'."
@@ -236,14 +239,14 @@ class Outcome:
         clean = self.minimal_size > 0
         if strength == 0:
             return AccuracyBounds(clean, clean)
-        place, searched = position_of(strength, self.strengths.tolist()), self.searched_strengths
+        place, searched = strength_position(strength, self.strengths.tolist()), self.searched_strengths
         at = strength if place is None else float(self.strengths[place])
         point = ((self.attack, value_as_typed(self.attack, at)),)
-        unsearched = () if position_of(at, searched.tolist()) is not None else point
+        unsearched = () if strength_position(at, searched.tolist()) is not None else point
         if self.monotone:
-            possible = ~broken_within(self.minimal_size, [at])[:, 0]
+            possible = ~broken_mask(self.minimal_size, [at])[:, 0]
             larger = searched[searched >= at][:1]
-            certain = ~broken_within(self.minimal_size, larger)[:, 0] if larger.size else np.zeros_like(clean)
+            certain = ~broken_mask(self.minimal_size, larger)[:, 0] if larger.size else np.zeros_like(clean)
             return AccuracyBounds(certain, possible, unsearched)
         if place is None:
             return AccuracyBounds(np.zeros_like(clean), np.ones_like(clean), unsearched)
@@ -265,7 +268,7 @@ class Outcome:
 
     def _positions_of_judged(self, sizes: Floats) -> Integers:
         """``[K]``: positions of ``sizes`` among 0 and the strengths."""
-        places = positions_of(sizes, np.append(0.0, self.strengths))
+        places = strength_positions(sizes, np.append(0.0, self.strengths))
         if (strange := sizes[places < 0]).size:
             known, given = (listed_strengths(some, self.attack) for some in (self.strengths, strange[:1]))
             raise UserError(
@@ -304,7 +307,7 @@ class Outcome:
         needed = math.ceil(share * int(right.sum()) - 1e-9)
         if needed < 1:
             return 0.0
-        if self.monotone or not self.judged:
+        if self.monotone or not self.is_judged:
             return float(np.sort(self.minimal_size[right])[needed - 1])
         reached = self.broken()[right].sum(axis=0) >= needed
         return float(self.strengths[reached.argmax()]) if reached.any() else np.inf
@@ -332,12 +335,12 @@ class Outcome:
 
     def select(self, positions: Integers) -> Outcome:
         """The samples at some positions of these arrays."""
-        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_of", "kind_of"]
+        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_index", "kind_index"]
         rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved", "as_file", "true_size"]
         held = {name: values for name in rows if (values := getattr(self, name)) is not None}
         return replace(self, **{name: values[positions] for name, values in held.items()})
 
-    def doubted(self) -> Outcome:
+    def with_possible_examples(self) -> Outcome:
         """The same with every example counted that may be one."""
         if self.possible_size is None:
             return self
@@ -353,14 +356,14 @@ class Outcome:
             {'descent, seed 0': 1}
         """
         found = np.isfinite(self.minimal_size) & (self.minimal_size > 0)
-        of = np.zeros(self.samples, np.int64) if self.origin_of is None else self.origin_of
+        of = np.zeros(self.samples, np.int64) if self.origin_index is None else self.origin_index
         return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
 
     def counts_by_run(self) -> dict[str, int]:
         """Kind of run -> number of samples whose smallest example it found, where that is known; kinds that found none
         are left out.
         """
-        of = np.full(self.samples, -1) if self.kind_of is None else self.kind_of
+        of = np.full(self.samples, -1) if self.kind_index is None else self.kind_index
         counts = dict.fromkeys(self.kinds, 0)
         for k, kind in enumerate(self.kinds):
             counts[kind] += int((of == k).sum())
@@ -376,7 +379,7 @@ class Outcome:
             self.strengths.tolist(),
             np.atleast_1d(real_array(strengths, f"strengths of {self.attack}")).tolist(),
         )
-        found = [position_of(strength, grid) for strength in wanted]
+        found = [strength_position(strength, grid) for strength in wanted]
         if None in found:
             raise UserError(
                 f"{self.attack} was not evaluated at strength "
@@ -392,3 +395,7 @@ class Outcome:
             typical=None if self.typical is None else self.typical[:, kept],
             searched_at=None if self.searched_at is None else self.searched_at[kept],
         )
+
+
+LOOKS = (50, 200, 800)
+"""Fresh draws after which it is asked whether a misclassification is certain; most are after the first."""

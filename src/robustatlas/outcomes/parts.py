@@ -9,22 +9,23 @@ from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError, warn
 from robustatlas.outcomes.base import parse
-from robustatlas.outcomes.columns import (
+from robustatlas.outcomes.identity import Identity
+from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.records import AttackRecord, distinct_positions
+from robustatlas.outcomes.storage import Storage, StoreError
+from robustatlas.outcomes.tables import (
     OUTCOME_COLUMNS,
     REJECTING_COLUMNS,
     SAMPLE_COLUMNS,
     Arrays,
+    Columns,
+    CorruptFileError,
     Kinds,
     check_columns,
-    columns_of,
-    stacked,
+    expected_columns,
+    stack_columns,
     unknown_columns,
 )
-from robustatlas.outcomes.identity import Identity
-from robustatlas.outcomes.outcome import Integers
-from robustatlas.outcomes.records import AttackRecord, distinct
-from robustatlas.outcomes.storage import Storage, StoreError
-from robustatlas.outcomes.tables import Columns, CorruptFileError
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
 
@@ -46,7 +47,7 @@ def part_metadata(identity: Identity, record: Keyed | None) -> dict[str, str]:
     return said if record is None else {ATTACK: record.key, **said}
 
 
-def misplaced(said: Mapping[str, str], identity: Identity, record: Keyed | None, place: str) -> str | None:
+def placement_problem(said: Mapping[str, str], identity: Identity, record: Keyed | None, place: str) -> str | None:
     """A sentence where a part says that it is of another attack, model or data; None where it belongs there."""
     if OF_RUN not in said or (record is not None and ATTACK not in said):
         return f"{place} does not say which {'attack, ' if record is not None else ''}model and data it is of"
@@ -56,7 +57,7 @@ def misplaced(said: Mapping[str, str], identity: Identity, record: Keyed | None,
     return f"{place} is of another run: {'; '.join(differences)}" if differences else None
 
 
-def part_of(columns: Columns) -> str:
+def new_part_name(columns: Columns) -> str:
     """A name for a part that no other writer shares."""
     return f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
 
@@ -83,7 +84,7 @@ class Parts:
         if not known <= names:
             known, index = set(), index[:0]
         if fresh := sorted(names - known):
-            index = distinct(np.concatenate([index, self.gather_columns(record, fresh, ("index",))["index"]]))
+            index = distinct_positions(np.concatenate([index, self.gather_columns(record, fresh, ("index",))["index"]]))
         self._done[record.key, examples] = names, index
         return index
 
@@ -116,7 +117,7 @@ class Parts:
                 pieces += [
                     columns for name in unread if (columns := self._gather_part(name, record, wanted)) is not None
                 ]
-        return stacked(pieces, wanted, strengths)
+        return stack_columns(pieces, wanted, strengths)
 
     def _gather_part(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
         """Some columns of a part; None, and a warning, where the file is damaged."""
@@ -163,7 +164,7 @@ class Parts:
         """Return the parts that are of this attack, model and data, and warn of each other one."""
         fresh = [name for name in names if name not in self._placed]
         for name, said in zip(fresh, self._read_metadata(fresh, record), strict=True):
-            problem = misplaced(said, self._identity, record, self._storage.place(name))
+            problem = placement_problem(said, self._identity, record, self._storage.place(name))
             if problem is not None:
                 warn(f"A part in a wrong place counts as not done: {problem}.")
             self._placed[name] = problem is None
@@ -194,7 +195,7 @@ class Parts:
         if name not in self._read:
             try:
                 read = self._storage.read(name)
-                held = columns_of(expected, read)
+                held = expected_columns(expected, read)
                 self._read[name] = check_columns(read, held, strengths, self._storage.place(name))
             except StoreError:
                 raise
@@ -213,9 +214,9 @@ class Parts:
         about: Mapping[str, str],
     ) -> None:
         """Publish one part, as :meth:`robustatlas.outcomes.Run.write` says."""
-        part = part_of(columns)
+        part = new_part_name(columns)
         outcome = f"outcomes/{record.key}/{part}"
-        checked = check_columns(columns, columns_of(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
+        checked = check_columns(columns, expected_columns(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
         self.write_samples(part, samples)
         if examples is not None:
             index, images = examples
@@ -232,7 +233,7 @@ class Parts:
         fresh = ~np.isin(samples["index"], self.samples()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
-            checked = check_columns(rows, columns_of(SAMPLE_COLUMNS, rows), 0, f"samples/{part}")
+            checked = check_columns(rows, expected_columns(SAMPLE_COLUMNS, rows), 0, f"samples/{part}")
             self._write(f"samples/{part}", checked, part_metadata(self._identity, None))
 
     def _write(self, name: str, columns: Arrays, about: Mapping[str, str]) -> None:

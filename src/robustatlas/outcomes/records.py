@@ -1,11 +1,12 @@
-"""Records of a run's attacks (``attacks/``), of what was asked of it (``plans/``) and of its model (``cards/``)."""
+"""Records of a run: its attacks (``attacks/``), what was asked of it (``plans/``), what its owner says of its model
+(``cards/``), and what indicators read of it (``diagnoses/``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from robustatlas.common.errors import UserError
 from robustatlas.common.interrupts import delay_interrupts
 from robustatlas.common.wording import format_significant
-from robustatlas.outcomes.base import Json, Record
-from robustatlas.outcomes.differences import differences
-from robustatlas.outcomes.hashes import digest
-from robustatlas.outcomes.outcome import Booleans, broken_within
-from robustatlas.outcomes.strengths import check_strengths, snapped
+from robustatlas.outcomes.base import Json, Record, differences, digest
+from robustatlas.outcomes.outcome import Booleans, broken_mask
+from robustatlas.outcomes.strengths import check_strengths, snap_sizes
 
 EXAMPLES = "examples"
 """The search of a record whose examples were handed over; its rows say what is known, not what was searched."""
@@ -105,7 +104,7 @@ class AttackRecord(Record):
         True
     """
 
-    kept: ClassVar[str] = "robust"
+    survivor_word: ClassVar[str] = "robust"
     """Word for a sample without an example."""
 
     name: AttackName
@@ -151,21 +150,21 @@ class AttackRecord(Record):
         return f"{self.name}-{self.fingerprint}"
 
     @property
-    def finder(self) -> str | None:
-        """Who found the examples that it holds, where they were handed over and verified; None: they were searched."""
+    def examples_source(self) -> str | None:
+        """Name of who handed over the examples that it holds, all of them verified; None: they were searched."""
         by = self.protocol.get("by")
         return str(by) if self.protocol.get("search") == EXAMPLES else None
 
     @property
     def judges_strengths(self) -> bool:
         """True if its strengths were searched; otherwise sizes were, or examples were handed over."""
-        return self.finder is None and self.protocol.get("search") != "minimum"
+        return self.examples_source is None and self.protocol.get("search") != "minimum"
 
     @property
     def origin(self) -> str:
         """Phrase for people that names the search which found its numbers."""
-        if self.finder is not None:
-            return f"examples of {self.finder}"
+        if self.examples_source is not None:
+            return f"examples of {self.examples_source}"
         search, seed = self.protocol.get("search", "given"), self.protocol.get("seed")
         effort = self.effort or self.protocol.get("effort")
         said = [str(search), *self._grid()]
@@ -219,12 +218,12 @@ class AttackRecord(Record):
         """Return if both have one threat model and one way of judging, so that the smaller example counts."""
         return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
 
-    def stands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
+    def withstands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
         """``[M]``: whether samples whose ``columns`` were just found withstand the strength at that place."""
         if not self.monotone:
             return np.asarray(columns["fooled"][:, place] == 0)
-        sizes = snapped(columns["minimal_size"], self.strengths)
-        return ~broken_within(sizes, [self.strengths[place]])[:, 0]
+        sizes = snap_sizes(columns["minimal_size"], self.strengths)
+        return ~broken_mask(sizes, [self.strengths[place]])[:, 0]
 
     def has_same_search(self, other: AttackRecord) -> bool:
         """Return if both search one threat model with equal settings and gradients, at any strengths."""
@@ -310,22 +309,22 @@ class CardRecord(Record):
         return digest([self.created, self.about])
 
 
-def spans_of(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+def sample_spans(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
     """Positions as runs of consecutive ones.
 
-    >>> spans_of(np.array([4, 0, 1, 2, 9]))
+    >>> sample_spans(np.array([4, 0, 1, 2, 9]))
     ((0, 3), (4, 5), (9, 10))
     """
-    ordered = distinct(index)
+    ordered = distinct_positions(index)
     breaks = np.flatnonzero(np.diff(ordered) != 1) + 1
     runs = np.split(ordered, breaks)
     return tuple((int(run[0]), int(run[-1]) + 1) for run in runs)
 
 
-def distinct(index: NDArray[np.int64]) -> NDArray[np.int64]:
+def distinct_positions(index: NDArray[np.int64]) -> NDArray[np.int64]:
     """Positions in increasing order, each once. (``np.unique`` hashes them, which is slower for many.)
 
-    >>> distinct(np.array([4, 0, 4, 2]))
+    >>> distinct_positions(np.array([4, 0, 4, 2]))
     array([0, 2, 4])
     """
     ordered = np.sort(index)
@@ -345,3 +344,85 @@ def check_joins(
                 f"{where} holds {record.name!r} with another threat model or another way of judging ({how}), whose "
                 f"numbers cannot be joined with these; {remedy}."
             )
+
+
+Severity = Literal["masked", "doubtful", "note"]
+"""Verdict that a flag causes: ``"masked"`` (attacks by gradients are blind at many samples), ``"doubtful"``, or
+``"note"`` (worth knowing; the search is not concerned)."""
+
+
+class Reading(Record):
+    """One indicator at the samples of a diagnosis.
+
+    Attributes:
+        severity: what a flag makes of the verdict.
+        threshold: share of the samples above which the model is flagged.
+        limit: from which value on a sample is doubtful, in words.
+        means: what a flag says.
+        remedy: what to do then.
+        code: the remedy as one line of Python; empty where there is nothing to do.
+        decides: whether the verdict counts it.
+        values: [n] what was measured; None where nothing can be said.
+        doubtful: rows, from 0, of the samples that it speaks against.
+        attack: that was looked at where its searches ended; empty: the samples themselves were looked at.
+        strengths: of that attack, increasing, that were looked at; none of the samples themselves.
+
+    Example:
+        >>> reading = Reading(name="gradient", severity="masked", threshold=0.1, values=(1.0, 0.2, None), doubtful=(1,))
+        >>> reading.value_count
+        2
+    """
+
+    name: str
+    severity: Severity
+    threshold: float = Field(ge=0, le=1)
+    limit: str = ""
+    means: str = ""
+    remedy: str = ""
+    code: str = ""
+    source: str = ""
+    decides: bool = True
+    values: tuple[float | None, ...] = ()
+    doubtful: tuple[int, ...] = ()
+    attack: str = ""
+    strengths: tuple[float, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Reading:
+        if any(not 0 <= row < len(self.values) or self.values[row] is None for row in self.doubtful):
+            raise UserError(f"The reading of {self.name!r} doubts samples that it has no value of.")
+        return self
+
+    @property
+    def value_count(self) -> int:
+        """Number of samples of which something can be said."""
+        return sum(value is not None for value in self.values)
+
+
+class DiagnosisRecord(Record):
+    """Readings of all indicators at samples ``index`` [n], positions in the data set of correctly classified samples.
+    ``asked``: names the question, that is attacks, samples to choose from and seed. ``told``: whether anything can be
+    told: attacks by gradients were asked for, or such with nothing to optimise. ``forward``, ``backward``: passes a
+    sample."""
+
+    asked: str
+    created: str = ""
+    told: bool = True
+    index: tuple[Annotated[int, Field(ge=0, le=MOST_SAMPLES)], ...] = ()
+    readings: tuple[Reading, ...] = ()
+    forward: float = 0.0
+    backward: float = 0.0
+
+    @model_validator(mode="after")
+    def _check(self) -> DiagnosisRecord:
+        for reading in self.readings:
+            if len(reading.values) != len(self.index):
+                raise UserError(
+                    f"The reading of {reading.name!r} has {len(reading.values)} values for {len(self.index)} samples."
+                )
+        return self
+
+    @property
+    def name(self) -> str:
+        """Name of its file."""
+        return digest([self.asked, [[r.name, *r.strengths] if r.strengths else r.name for r in self.readings]])

@@ -29,8 +29,9 @@ from robustatlas.common.files import (
     remove_stale_temporaries,
     write_atomically,
 )
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays
 from robustatlas.outcomes.tables import (
+    OUTCOME_COLUMNS,
+    Arrays,
     Columns,
     CorruptFileError,
     fill_parquet,

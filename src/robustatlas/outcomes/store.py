@@ -34,17 +34,21 @@ from robustatlas.common.escaping import json_value
 from robustatlas.common.files import check_inside, parse_path
 from robustatlas.outcomes.base import parse
 from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
-from robustatlas.outcomes.circumstances import current_time, machine_metadata
-from robustatlas.outcomes.columns import OUTCOME_COLUMNS, Arrays, rows_at
-from robustatlas.outcomes.identity import Identity, check_format
-from robustatlas.outcomes.joined import equivalent_records, examples_of, finished, grid_of, intersection, outcome_of
+from robustatlas.outcomes.identity import Identity, check_format, current_time, machine_metadata
+from robustatlas.outcomes.joined import (
+    equivalent_records,
+    finished,
+    intersection,
+    joint_outcome,
+    searched_grid,
+    smallest_examples,
+)
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.parts import ATTACK, OF_RUN, AdversarialExamples, Parts
-from robustatlas.outcomes.readings import DiagnosisRecord
-from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, check_joins
+from robustatlas.outcomes.records import AttackRecord, CallRecord, CardRecord, DiagnosisRecord, check_joins
 from robustatlas.outcomes.storage import Storage, is_run
 from robustatlas.outcomes.table import OutcomeTable
-from robustatlas.outcomes.tables import Columns
+from robustatlas.outcomes.tables import OUTCOME_COLUMNS, Arrays, Columns, sample_rows
 
 
 class Run:
@@ -80,7 +84,7 @@ class Run:
             return cls(identity)
         storage = _open_storage(path)
         run = cls._from_storage(storage, storage.begin(identity.to_json()))
-        run._check_about(identity)
+        run._check_identity(identity)
         return run
 
     @classmethod
@@ -96,10 +100,10 @@ class Run:
         if (about := storage.identity()) is None:
             return None
         run = cls._from_storage(storage, about)
-        run._check_about(identity)
+        run._check_identity(identity)
         return run
 
-    def _check_about(self, identity: Identity) -> None:
+    def _check_identity(self, identity: Identity) -> None:
         if found := self.identity.differences(identity):
             self.refuse(*found)
 
@@ -233,7 +237,7 @@ class Run:
     def copy_parts(self, other: Run) -> None:
         """Copy the parts of another run of the same model and data, all but those that are here."""
         keys = list(other.records())
-        certified = [record.key for record in other.certified_by()]
+        certified = [record.key for record in other.certificate_records()]
         folders = ["samples", *(f"adversarial/{key}" for key in keys), *(f"outcomes/{key}" for key in keys)]
         for folder in [*folders, *(f"certified/{key}" for key in certified)]:
             self._storage.copy_tables(other._storage, folder)
@@ -241,7 +245,7 @@ class Run:
     def columns(self, record: AttackRecord, index: Integers, wanted: Sequence[str] = tuple(OUTCOME_COLUMNS)) -> Arrays:
         """Return the ``wanted`` columns of :data:`OUTCOME_COLUMNS` of one search at samples ``index``, as written."""
         names = self._parts.names(record)
-        return rows_at(self._parts.gather_columns(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
+        return sample_rows(self._parts.gather_columns(record, names, tuple(dict.fromkeys(["index", *wanted]))), index)
 
     def table(
         self,
@@ -267,7 +271,7 @@ class Run:
         unknown = [name for name in attacks or () if name not in known]
         if unknown:
             raise UserError(f"Attack {unknown[0]!r} is not part of this run; it has {', '.join(known) or 'none'}.")
-        wanted = {name: grid_of(known[name], (strengths or {}).get(name)) for name in chosen}
+        wanted = {name: searched_grid(known[name], (strengths or {}).get(name)) for name in chosen}
         searched_at = {name: finished(self._parts, known[name], grid) for name, grid in wanted.items()}
         begun = [name for name in searched_at if attacks is not None or len(searched_at[name])]
         common = intersection([searched_at[name] for name in begun]) if begun else self._uncontested(index)
@@ -281,11 +285,11 @@ class Run:
             place = f"The run in {self.path}" if self.path else "The run"
             asked = f" of {', '.join(attacks)}" if attacks else ""
             raise UserError(f"{place} has no finished samples{asked} yet; run its evaluation on.")
-        samples = rows_at(self._parts.samples(), index)
+        samples = sample_rows(self._parts.samples(), index)
         outcomes = {
-            name: outcome_of(self._parts, [r for r in known[name] if not (searched and r.finder)], index).restrict(
-                wanted[name]
-            )
+            name: joint_outcome(
+                self._parts, [r for r in known[name] if not (searched and r.examples_source)], index
+            ).restrict(wanted[name])
             for name in begun
         }
         return OutcomeTable(
@@ -300,13 +304,13 @@ class Run:
             certified_sizes=self._certified(index, outcomes),
         )
 
-    def certified_by(self) -> list[CertificateRecord]:
+    def certificate_records(self) -> list[CertificateRecord]:
         """The methods that certified something, on which attacks; of those that are damaged a warning."""
         return self.certificates.records()
 
     def _certified(self, index: Integers, outcomes: Mapping[str, Outcome]) -> dict[str, CertifiedSizes]:
         """Return the certified sizes of some samples after checking them against the examples found."""
-        certified = self.certificates.sizes(self.certified_by(), index)
+        certified = self.certificates.sizes(self.certificate_records(), index)
         for name, outcome in outcomes.items():
             if name in certified:
                 check_sides(str(self.path or "The run"), name, index, certified[name], outcome.minimal_size)
@@ -318,13 +322,13 @@ class Run:
         if index is not None:
             return np.sort(self._parts.samples()["index"])
         return intersection(
-            [done for record in self.certified_by() if len(done := self.certificates.stored_samples(record))]
+            [done for record in self.certificate_records() if len(done := self.certificates.stored_samples(record))]
         )
 
     def finished(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
         """Samples that were searched at every one of the strengths (default: all) of an attack, increasing."""
         records = self._records_by_name().get(attack, [])
-        return finished(self._parts, records, grid_of(records, strengths)) if records else intersection([])
+        return finished(self._parts, records, searched_grid(records, strengths)) if records else intersection([])
 
     def missing_counts(self) -> dict[str, int]:
         """Attack to number of samples that a plan asks for and no part holds; empty when the run is complete."""
@@ -337,7 +341,7 @@ class Run:
                 )
                 for record in records
                 for plan in plans
-                if record.key in plan.attacks and record.finder is None
+                if record.key in plan.attacks and record.examples_source is None
             ]
             if count := len(np.unique(np.concatenate([[], *lacking]))):
                 counts[name] = count
@@ -355,9 +359,9 @@ class Run:
         Raises:
             UserError: the run kept no examples.
         """
-        return examples_of(self._parts, self._storage, self._records_by_name().get(attack, []), index)
+        return smallest_examples(self._parts, self._storage, self._records_by_name().get(attack, []), index)
 
-    def with_examples(self, attack: str) -> Integers:
+    def samples_with_examples(self, attack: str) -> Integers:
         """Samples of the parts of an attack that kept their examples, increasing; only positions are read."""
         held = [self.stored_samples(record, examples=True) for record in self._records_by_name().get(attack, [])]
         return np.unique(np.concatenate([np.zeros(0, np.int64), *held]))

@@ -17,7 +17,7 @@ becomes another number only here and at the printers:
 - **Inside** (:class:`~robustatlas.outcomes.Outcome`, the files of a run, definitions of attacks), a strength or size is
   the distance from the unchanged image: it rises with the harm, it is 0 without a change, and inf is never. For an
   attack whose strengths fall it is 100 less the typed number, as the unit of the attack says ("100 - quality"). Names
-  that count distances say so: ``distances``, ``distance_curve``, ``..._within``.
+  that count distances say so: ``distances``, ``distance_curve``, ``..._at_distances``.
 """
 
 import math
@@ -112,10 +112,10 @@ def is_same_strength(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=STRENGTH_TOLERANCE)
 
 
-def positions_of(strengths: ArrayLike, grid: ArrayLike) -> NDArray[np.int64]:
+def strength_positions(strengths: ArrayLike, grid: ArrayLike) -> NDArray[np.int64]:
     """Positions [K] of strengths in an increasing grid; -1 where the grid does not have it.
 
-    >>> positions_of([0.2, 0.15], [0.1, 0.2]).tolist()
+    >>> strength_positions([0.2, 0.15], [0.1, 0.2]).tolist()
     [1, -1]
     """
     wanted, known = np.asarray(strengths, np.float64), np.asarray(grid, np.float64)
@@ -123,17 +123,17 @@ def positions_of(strengths: ArrayLike, grid: ArrayLike) -> NDArray[np.int64]:
     return np.where(np.isclose(known[at], wanted, rtol=STRENGTH_TOLERANCE, atol=0), at, -1)
 
 
-def position_of(strength: float, grid: Iterable[float]) -> int | None:
+def strength_position(strength: float, grid: Iterable[float]) -> int | None:
     """Position of a strength in a grid; None where the grid does not have it."""
     return next((k for k, known in enumerate(grid) if is_same_strength(known, strength)), None)
 
 
-def snapped(sizes: ArrayLike, grid: ArrayLike) -> NDArray[np.float64]:
+def snap_sizes(sizes: ArrayLike, grid: ArrayLike) -> NDArray[np.float64]:
     """Sizes [N] as they are recorded: one that lies above a strength of the grid [S] by rounding is that strength.
 
     From then on a sample is broken at a strength where its size is at most the strength, without any tolerance.
 
-    >>> snapped([0.1, 0.2 * (1 + 1e-7), 0.3, np.inf], [0.1, 0.2]).tolist()
+    >>> snap_sizes([0.1, 0.2 * (1 + 1e-7), 0.3, np.inf], [0.1, 0.2]).tolist()
     [0.1, 0.2, 0.3, inf]
     """
     found, strengths = np.asarray(sizes, np.float64), np.asarray(grid, np.float64)
@@ -201,7 +201,7 @@ def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:
     """
     merged: list[float] = []
     for strength in sorted(strength for grid in grids for strength in grid.tolist()):
-        if position_of(strength, merged[-1:]) is None:
+        if strength_position(strength, merged[-1:]) is None:
             merged.append(strength)
     return merged
 
@@ -220,13 +220,13 @@ MOST_STRENGTHS = 10_000
 """More strengths of one attack than this are a slip of the fingers."""
 
 
-def strengths_in(text: str, attack: str, said: str = "") -> tuple[float, ...]:
+def parse_grid(text: str, attack: str, said: str = "") -> tuple[float, ...]:
     """Return the strengths of `attack`, as people type them, that `text` lists, ``"2/255,4/255"``, or asks for as equal
     steps to a last one, ``"0.1:20"``; `said` is what a sentence about a mistake calls the text.
 
     Raises :class:`UserError` where the text is neither, or asks for too many.
 
-    >>> strengths_in("0.1:4", "linf"), strengths_in("1/2,1", "l2"), strengths_in("10:3", "resolution")
+    >>> parse_grid("0.1:4", "linf"), parse_grid("1/2,1", "l2"), parse_grid("10:3", "resolution")
     ((0.025, 0.05, 0.075, 0.1), (0.5, 1.0), (70.0, 40.0, 10.0))
     """
     said = said or repr(text)

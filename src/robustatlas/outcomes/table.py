@@ -195,7 +195,7 @@ class OutcomeTable:
             >>> table.accuracy_bounds({"linf": 0.2}).low, float(table.survivors({"linf": 0.2}).mean())
             (50.0, 1.0)
         """
-        return self.bounds_within(self._read(strengths))
+        return self.bounds_at_distances(self._read(strengths))
 
     def attack_bounds(self, attack: str, strength: float) -> AccuracyBounds:
         """Return which samples certainly, and possibly, withstand one attack at a strength, as people type it.
@@ -204,16 +204,16 @@ class OutcomeTable:
         searched, both are the samples that no search there broke.
         """
         (distance,) = self._read({attack: strength}).values()
-        return self.attack_bounds_within(attack, distance)
+        return self.attack_bounds_at_distance(attack, distance)
 
-    def bounds_within(self, distances: Mapping[str, float]) -> AccuracyBounds:
+    def bounds_at_distances(self, distances: Mapping[str, float]) -> AccuracyBounds:
         """Return what :meth:`accuracy_bounds` returns, for strengths that are given as distances."""
         found = AccuracyBounds(self.clean, self.clean)
         for attack, distance in distances.items():
-            found = found.combine(self.attack_bounds_within(attack, distance))
+            found = found.combine(self.attack_bounds_at_distance(attack, distance))
         return found
 
-    def attack_bounds_within(self, attack: str, distance: float) -> AccuracyBounds:
+    def attack_bounds_at_distance(self, attack: str, distance: float) -> AccuracyBounds:
         """Return what :meth:`attack_bounds` returns, for a strength that is given as a distance."""
         known, proved = self.outcome(attack).accuracy_bounds(distance), self.certified_sizes.get(attack)
         if proved is None or known.searched:
@@ -229,9 +229,9 @@ class OutcomeTable:
             UserError: no mapping of strengths, a strength that no image can be changed by, an attack that was not
                 evaluated, or one that is judged at each strength by itself and was not at this one.
         """
-        return self.survivors_within(self._read(strengths))
+        return self.survivors_at_distances(self._read(strengths))
 
-    def survivors_within(self, distances: Mapping[str, float]) -> Booleans:
+    def survivors_at_distances(self, distances: Mapping[str, float]) -> Booleans:
         """Return what :meth:`survivors` returns, for strengths that are given as distances."""
         standing = self.clean
         for attack, distance in distances.items():
@@ -258,7 +258,7 @@ class OutcomeTable:
         were not."""
         return tuple(point for outcome in self.outcomes.values() for point in outcome.unsearched)
 
-    def searched_only(self) -> Self:
+    def select_searched(self) -> Self:
         """The same samples with only the strengths that were searched; attacks without any are left out."""
         grids = {attack: outcome.searched_strengths for attack, outcome in self.outcomes.items()}
         if not self.unsearched:
@@ -291,7 +291,7 @@ class OutcomeTable:
             raise UserError(f"Nothing is certified of {self.name} under {attack!r}; {there}: see ra.certify.")
         return sizes_as_typed(self.certified_sizes[attack].sizes, attack)
 
-    def doubted(self) -> Self | None:
+    def with_possible_examples(self) -> Self | None:
         """The same samples with every possible error counted; None where there is no doubt (no randomised model)."""
         known = [outcome for outcome in self.outcomes.values() if outcome.possible_size is not None]
         if not known:
@@ -300,12 +300,12 @@ class OutcomeTable:
         return replace(
             self,
             clean_prediction=np.where(wrong, -1, self.clean_prediction),
-            outcomes={attack: outcome.doubted() for attack, outcome in self.outcomes.items()},
+            outcomes={attack: outcome.with_possible_examples() for attack, outcome in self.outcomes.items()},
         )
 
-    def judged(self) -> Self:
+    def select_judged(self) -> Self:
         """The same samples with only the attacks that say at every strength which samples are broken."""
-        return replace(self, outcomes={a: outcome for a, outcome in self.outcomes.items() if outcome.judged})
+        return replace(self, outcomes={a: outcome for a, outcome in self.outcomes.items() if outcome.is_judged})
 
     def restrict(self, strengths: Mapping[str, Sequence[float] | Floats]) -> Self:
         """The same samples with only the attacks and strengths that are named.

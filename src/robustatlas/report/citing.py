@@ -169,8 +169,8 @@ def _searched(used: Sequence[_Used], runs: int, papers: _Papers) -> str:
             f"{latex_text(one.record.name)}{papers.cite(*_sources(one.record.source))} ({_span(one.record)}){of}"
         )
     stem = f"{join_words(names)} {'were' if len(names) > 1 else 'was'}"
-    if first.finder is not None:
-        return f"{stem} judged by examples of {latex_text(first.finder)}, each checked again."
+    if first.examples_source is not None:
+        return f"{stem} judged by examples of {latex_text(first.examples_source)}, each checked again."
     known_kinds = {kind.__name__: title_and_paper(kind) for kind in OPTIMIZERS.load_usable().values()}
     searched_by = [known_kinds.get(kind, (kind, "")) for kind in dict.fromkeys(_kinds(first))]
     if any(run.get("kick") for run in _recorded_runs(first)):

@@ -22,8 +22,7 @@ from robustatlas.report.numbers.shared import shared_of_runs
 from robustatlas.report.numbers.standings import standings_of
 from robustatlas.report.numbers.texts import number_text
 from robustatlas.report.words import verdict
-from robustatlas.results.many import Results
-from robustatlas.results.result import Result, load_result
+from robustatlas.results.result import Result, Results, load_result
 
 
 @dataclass(frozen=True, repr=False)

@@ -50,7 +50,9 @@ def examples(result: Result, data: Dataset | None = None) -> dict[str, list[Exam
     shown = {}
     for attack in result.attacks:
         try:
-            found = None if result.run is None else _choose(result, attack, result.run.with_examples(attack), data)
+            found = (
+                None if result.run is None else _choose(result, attack, result.run.samples_with_examples(attack), data)
+            )
         except UserError:
             return {}
         if found:

@@ -24,10 +24,10 @@ from robustatlas.common.typed_strengths import (
 )
 from robustatlas.common.wording import join_words, pluralise
 from robustatlas.metrics.references import Reference, available_fields, available_references
-from robustatlas.metrics.references.points import CLEAN, value_at
-from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
-from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.strengths import position_of, read_strengths
+from robustatlas.metrics.references.reference import CLEAN, point_value
+from robustatlas.outcomes.accuracies import masked_shares
+from robustatlas.outcomes.comparable import Subject, attack_differences, different_data, refusal_to_compare
+from robustatlas.outcomes.strengths import read_strengths, strength_position
 from robustatlas.report import field, pages, words
 from robustatlas.report.facts.field import field_places
 from robustatlas.report.facts.ranks import ranks, score_of
@@ -143,7 +143,7 @@ def _weights(reference: Reference, attack: str) -> list[float] | None:
     """Return the weight of each strength of a ranked attack; None: 1 wherever a reader chooses it."""
     if reference.weights is None or attack not in reference.ranked:
         return None
-    found = [value_at(reference.weights, attack, s) for s in reference.accuracies.distances(attack).tolist()]
+    found = [point_value(reference.weights, attack, s) for s in reference.accuracies.distances(attack).tolist()]
     return [float(weight) for weight in np.nan_to_num(found)]
 
 
@@ -159,8 +159,7 @@ def build_leaderboard(
 
     Args:
         results: runs to show next to the published defenses of the reference; may be empty. They are taken one by one
-            (without a reference twice), so that of :class:`robustatlas.results.many.Results` most are not in memory at
-            once.
+            (without a reference twice), so that most of :class:`robustatlas.results.result.Results` are not in memory.
         output: the folder; created where it does not exist.
         reference: the accuracies that models reach when they are trained against the very attack; None for a board
             that needs none: it ranks by the mean accuracy at the (attack, strength) that all runs share.
@@ -211,7 +210,7 @@ def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None
     """Place, row and score in percent, first places first: what a browser without scripts shows."""
     scores = [score_of(row, reference) or (None, None) for row in rows]
     ranked = [
-        (None, None) if row.unranked or masked(row, reference.ranked) else score
+        (None, None) if row.unranked or masked_shares(row, reference.ranked) else score
         for row, score in zip(rows, scores, strict=True)
     ]
     places = ranks(*map(list, zip(*ranked, strict=True)))
@@ -252,7 +251,7 @@ def _run_rows(
         raise UserError(f"{differ} Make a board for each data set.")
     unlike = attack_differences(subjects)
     said = [refusal_to_compare(attack, how) for attack, how in unlike.items()]
-    said += [subject.unfinished for subject in subjects if subject.missing]
+    said += [subject.unfinished_note for subject in subjects if subject.missing]
     return [row.drop_attacks(unlike) for row in rows], names, first, said
 
 
@@ -384,7 +383,7 @@ def _rounded(value: float) -> float:
 def _aligned(entries: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
     """Accuracies at the strengths, None where the entries have none of that strength."""
     values = list(entries.values())
-    found = [position_of(at, entries) for at in strengths]
+    found = [strength_position(at, entries) for at in strengths]
     return [None if position is None else values[position] for position in found]
 
 

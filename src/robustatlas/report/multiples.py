@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, format_strength
 from robustatlas.common.wording import MASKED, elide_middle, join_words, pluralise
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.step_curves import REACH, StepCurve
@@ -133,7 +133,7 @@ def _panel(attack: str, runs: Sequence[RunFacts], distances: Mapping[str, float]
 
 
 def _masked(attack: str, runs: Sequence[RunFacts]) -> list[str]:
-    behind = [elide_middle(run.name, _NAME) for run in runs if masked(run, [attack])]
+    behind = [elide_middle(run.name, _NAME) for run in runs if masked_shares(run, [attack])]
     return [f"{join_words(behind)} {MASKED}"] if behind else []
 
 

@@ -21,7 +21,7 @@ from robustatlas.metrics.interclass import LpNorm, interclass_distances
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import reference_metrics
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report import field, looks, multiples, pages, rulings, words
 from robustatlas.report.card import picture_of
 from robustatlas.report.facts.attack import AttackFacts
@@ -226,7 +226,7 @@ def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
         "attacks": list(dict.fromkeys(attack.attack for attack in attacks)),
         "axes": {attack.attack: axis_label(attack.unit, attack=attack.attack) for attack in attacks},
         "measured": {attack.attack for attack in attacks if attack.frontier},
-        "masked": masked,
+        "masked_shares": masked_shares,
         "confidence": round(100 * CONFIDENCE),
         "wording": wording,
         "percent": words.percent,
@@ -360,7 +360,7 @@ def _crossings(facts: Sequence[RunFacts]) -> list[str]:
             theirs = next((item for item in second.attacks if item.attack == ours.attack), None)
             if theirs is None or ours.curve is None or theirs.curve is None:
                 continue
-            if masked(first, [ours.attack]) or masked(second, [ours.attack]):
+            if masked_shares(first, [ours.attack]) or masked_shares(second, [ours.attack]):
                 continue
             for crossing in ours.curve.crossings(theirs.curve, CONFIDENCE):
                 if crossing.significant:

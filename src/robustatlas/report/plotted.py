@@ -11,7 +11,7 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.styles import Style
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, falling_scale_start
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts
 from robustatlas.report.looks import look_of
@@ -59,7 +59,7 @@ def _cards_and_ratios(runs: Sequence[RunFacts]) -> tuple[list[dict[str, Any]], l
 def _caption(runs: Sequence[RunFacts]) -> str:
     images = dict.fromkeys(f"{wording.pluralise(run.samples, 'image')} of {run.data}" for run in runs)
     reference = next((f"; reference {run.reference.name}" for run in runs if run.reference), "")
-    behind = [run.name for run in runs if masked(run, [attack.attack for attack in run.attacks])]
+    behind = [run.name for run in runs if masked_shares(run, [attack.attack for attack in run.attacks])]
     mark = f"; {wording.join_words(behind)}: {wording.MASKED}" if behind else ""
     return f"{wording.join_words(list(images))}; {round(100 * CONFIDENCE)}% intervals{reference}{mark}"
 
@@ -146,7 +146,7 @@ def _frontiers(runs: Sequence[RunFacts], found: Found) -> dict[str, Any]:
         lines.append(
             {"sizes": _rounded(frontier.sizes), "mean": _rounded(frontier.mean), "searched": frontier.searched}
         )
-        at_most = "" if frontier.searched and not masked(run, [item.attack]) else "at most "
+        at_most = "" if frontier.searched and not masked_shares(run, [item.attack]) else "at most "
         said.append(f"{run.name}: AH {at_most}{volume.value:.3f} ({volume.low:.3f} to {volume.high:.3f}).")
     return {"lines": lines, "said": " ".join(said)}
 

@@ -9,7 +9,7 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, axis_label, format_size, format_strength
 from robustatlas.common.wording import MASKED, elide_middle, format_p_value, join_words, list_names, ordinal, pluralise
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import ReferenceFacts, RunFacts
 from robustatlas.report.numbers.definitions import NOTICEABLE, SIGNIFICANCE
@@ -215,7 +215,7 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
     Next to other runs (not `alone`) it leaves out what holds for all of them, which `trust_together` says once.
     """
     answers = [("How robust?", _robustness_sentences(facts))]
-    judged = [attack for attack in facts.attacks if attack.average and not masked(facts, [attack.attack])]
+    judged = [attack for attack in facts.attacks if attack.average and not masked_shares(facts, [attack.attack])]
     if judged and (len(judged) > 1 or len(facts.attacks) == 1):
         answers.append(("Against what?", _against_what(judged) + (f" {UNEQUAL}" if alone and len(judged) > 1 else "")))
     answers.append(("Where does it break?", _medians_in_words(facts)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,10 @@ from robustatlas.metrics.curves import RobustnessCurve, envelope, local_optimali
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.two_sided import TwoSided
 from robustatlas.outcomes import display
-from robustatlas.outcomes.draws import LOOKS
 from robustatlas.outcomes.identity import Identity
-from robustatlas.outcomes.outcome import Integers, Outcome
+from robustatlas.outcomes.outcome import LOOKS, Integers, Outcome
 from robustatlas.outcomes.parts import AdversarialExamples
-from robustatlas.outcomes.readings import DiagnosisRecord
-from robustatlas.outcomes.records import AttackRecord, CallRecord
+from robustatlas.outcomes.records import AttackRecord, CallRecord, DiagnosisRecord
 from robustatlas.outcomes.store import Run
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -201,7 +199,7 @@ class Result(OutcomeTable, Tabular):
         return attacks_without_audit(records, [attack for attack, _, _ in self._audits.all()])
 
     @property
-    def suspect(self) -> bool:
+    def is_suspect(self) -> bool:
         """True if numbers of the result carry a mark: some are invalid, or its diagnosis speaks against them."""
         diagnosis = self.diagnosis
         return bool(self.invalid) or (diagnosis is not None and diagnosis.has_doubts)
@@ -433,3 +431,24 @@ def _name_said(cards: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the name that was said of a model last, or the title where a card has no name; None: neither was said."""
     said = [card.get("name", card.get("title")) for card in cards]
     return next((name for name in reversed(said) if isinstance(name, str) and name.strip()), None)
+
+
+class Results(Sequence[Result]):
+    """The results of runs on disk, each of which is read when it is asked for. ``paths``: the run directories.
+    ``kept``: so many of those that were asked for last stay in memory, and are not read again."""
+
+    def __init__(self, paths: Sequence[str | Path], kept: int = 0) -> None:
+        self.paths, self.kept = tuple(paths), kept
+        self._read = lru_cache(kept)(load_result)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Results: ...
+
+    def __getitem__(self, place: int | slice) -> Result | Results:
+        return Results(self.paths[place], self.kept) if isinstance(place, slice) else self._read(self.paths[place])

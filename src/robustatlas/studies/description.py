@@ -13,7 +13,7 @@ from robustatlas.common.scalars import parse_fraction, real_or_nan
 from robustatlas.common.typed_strengths import text_as_typed
 from robustatlas.common.wording import join_words, suggestion
 from robustatlas.metrics.references.building import Rule
-from robustatlas.outcomes.strengths import strengths_in
+from robustatlas.outcomes.strengths import parse_grid
 
 
 def _strength(given: Any) -> float:
@@ -30,7 +30,7 @@ def _read_texts(given: Any) -> Any:
     found = dict(given)
     for attack, each in given.items():
         try:
-            found[attack] = strengths_in(each, attack) if isinstance(each, str) else each
+            found[attack] = parse_grid(each, attack) if isinstance(each, str) else each
         except UserError as error:
             found[attack] = error
     return found

@@ -19,8 +19,8 @@ from robustatlas.models import load_model
 from robustatlas.models.card import CARD, Card, read_card
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import Run
-from robustatlas.outcomes.hashes import digest
-from robustatlas.outcomes.records import spans_of
+from robustatlas.outcomes.base import digest
+from robustatlas.outcomes.records import sample_spans
 from robustatlas.report.training import read_history
 from robustatlas.results.result import Result
 from robustatlas.studies.description import DataEntry, Study
@@ -113,7 +113,7 @@ class Finished:
         if warned:
             said[WARNED] = [*warned]
         if result is not None:
-            said[FOUND] = {"attacks": list(result.attacks), "spans": spans_of(result.index)}
+            said[FOUND] = {"attacks": list(result.attacks), "spans": sample_spans(result.index)}
         write_text(self._mark_file(step), json.dumps(said, indent=1) + "\n")
 
     def warned(self) -> dict[str, tuple[str, ...]]:

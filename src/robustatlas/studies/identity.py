@@ -13,7 +13,7 @@ from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.files import parse_path
 from robustatlas.data import Dataset
 from robustatlas.models.sources.local_files import features_file, hashes_of_files, sha256_of_file, source_files
-from robustatlas.outcomes.hashes import digest
+from robustatlas.outcomes.base import digest
 from robustatlas.studies.description import DataEntry, EvaluationEntry, Study
 from robustatlas.studies.planning import Step, epochs_to_keep
 

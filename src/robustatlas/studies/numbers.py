@@ -17,13 +17,13 @@ from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.matching import restrict_training
-from robustatlas.metrics.references.points import CLEAN
+from robustatlas.metrics.references.reference import CLEAN
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.trainings import OverTrainings, combine_trainings
-from robustatlas.outcomes.alike import check_distinct_trainings
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import describe_unsearched
-from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.strengths import listed_strengths, position_of, read_strength
+from robustatlas.outcomes.comparable import check_distinct_trainings
+from robustatlas.outcomes.strengths import listed_strengths, read_strength, strength_position
 from robustatlas.report.numbers import definitions, statistics
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.shared import subject_of
@@ -129,7 +129,7 @@ def number_of(
     over = replace(over, trainings=clip_interval(over.trainings, name))
     named = (name.partition("@")[0], name.rpartition(" ")[2])
     attacks = [attack for attack in results[0].attacks if attack in named] or None
-    invalid = name != "clean" and any(masked(result, attacks) for result in results)
+    invalid = name != "clean" and any(masked_shares(result, attacks) for result in results)
     return StudyNumber(over, digits_of(name), invalid, resampled=not name.startswith("std "))
 
 
@@ -163,7 +163,7 @@ def statistic_of(
     name: str, result: Result, reference: Reference | None, trained_on: Mapping[str, float]
 ) -> SampleStatistic:
     """One number of one run, as a function of its samples; see :func:`number_of`."""
-    judged = result.judged()
+    judged = result.select_judged()
     accuracies = AccuracyStatistics(judged)
     attack, at, strength = name.partition("@")
     _check_searched(name, judged)
@@ -218,7 +218,7 @@ def _accuracy_at_strength(
     if attack not in judged.attacks:
         raise UserError(f"{judged.name} was not evaluated with {attack}; it has {', '.join(judged.attacks)}.")
     grid = judged.distances(attack).tolist()
-    place = position_of(read_strength(strength, attack), grid)
+    place = strength_position(read_strength(strength, attack), grid)
     if place is None:
         known = listed_strengths(grid, attack)
         raise UserError(f"{judged.name} was not evaluated with {attack} at {strength}; its strengths are {known}.")

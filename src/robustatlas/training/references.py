@@ -22,13 +22,13 @@ from robustatlas.evaluation import Cluster, evaluate
 from robustatlas.evaluation.workers import cluster_of
 from robustatlas.evaluation.workers.share import Share, share_of
 from robustatlas.metrics.references import Reference
-from robustatlas.metrics.references.building import ReferenceModel, Rule, reference_of
+from robustatlas.metrics.references.building import ReferenceModel, Rule, build_reference
 from robustatlas.models.card import CARD, read_card
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.networks import network_for
 from robustatlas.models.sources.local_files import features_file, hashes_of_files, source_files
 from robustatlas.outcomes import AccuracyTable
-from robustatlas.outcomes.alike import threat_identities
+from robustatlas.outcomes.comparable import threat_identities
 from robustatlas.outcomes.identity import DataRecord
 from robustatlas.outcomes.strengths import check_strengths, read_strength
 from robustatlas.results.result import load_result
@@ -281,7 +281,7 @@ def collect_reference(plan: ReferencePlan, folder: Path, training: Dataset, test
         table = AccuracyTable.from_json(file)
         models.append(ReferenceModel(attack, read_strength(strength, attack or STANDARD), seed, table))
     rule = "acc* of MultiRobustBench" if plan.rule == "acc" else "ATA of UAR"
-    reference = reference_of(
+    reference = build_reference(
         name=folder.resolve().name,
         source=f"{len(models)} models {plan.architecture} trained on {training.name} by robustatlas ({rule})",
         models=models,

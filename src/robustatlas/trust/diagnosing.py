@@ -16,7 +16,7 @@ from robustatlas.evaluation.request import Attacks, Data, Request, Samples
 from robustatlas.evaluation.samples import positions_from_request
 from robustatlas.models.classifier import seeded, undisturbed
 from robustatlas.models.classifier.probing import raw_output
-from robustatlas.outcomes.readings import DiagnosisRecord
+from robustatlas.outcomes.records import DiagnosisRecord
 from robustatlas.trust.full import read_in_full
 from robustatlas.trust.subject import KnownSubject, Model, Subject, resolve_subject, samples_of_rows
 

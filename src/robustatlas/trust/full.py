@@ -24,7 +24,7 @@ from robustatlas.evaluation.reading import reading_of
 from robustatlas.evaluation.request import Request
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.probing import drop_failing_gradient
-from robustatlas.outcomes.readings import DiagnosisRecord, Reading
+from robustatlas.outcomes.records import DiagnosisRecord, Reading
 from robustatlas.trust.binarisation import planted_test
 from robustatlas.trust.subject import KnownSubject
 

@@ -19,7 +19,7 @@ from robustatlas.models.classifier import Classifier, Knowledge, seeded
 from robustatlas.models.classifier.backward import Backward, going_back
 from robustatlas.models.classifier.probing import input_gradient
 from robustatlas.models.objectives import Objective
-from robustatlas.outcomes.readings import Severity
+from robustatlas.outcomes.records import Severity
 
 Part = Literal["always", "full", "published"]
 """Diagnosis in which an indicator is read. ``"always"``: every evaluation. ``"full"``: a full diagnosis, in which

@@ -14,7 +14,7 @@ from robustatlas.common.bundle import flatten
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.objectives import Objective
-from robustatlas.outcomes.readings import Severity
+from robustatlas.outcomes.records import Severity
 
 _SHIFT = 1 / 2040
 _MOVED = 0.1

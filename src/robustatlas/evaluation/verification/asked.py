@@ -117,7 +117,7 @@ def records_to_support(
     with ``first``."""
     searched: dict[str, list[AttackRecord]] = {}
     for record in store.records().values():
-        if record.finder is None:
+        if record.examples_source is None:
             searched.setdefault(record.name, []).append(record)
     place = store.path or "The run"
     if attacks is None and given.attack:

@@ -25,8 +25,8 @@ from robustatlas.evaluation.verification.judging import REFUSALS, Judged, judge
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.outcomes import AttackRecord, CallRecord, Run
-from robustatlas.outcomes.circumstances import circumstances, command_line, current_time
-from robustatlas.outcomes.records import EXAMPLES, spans_of
+from robustatlas.outcomes.identity import circumstances, command_line, current_time
+from robustatlas.outcomes.records import EXAMPLES, sample_spans
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE
 from robustatlas.results.result import Result
 
@@ -177,7 +177,7 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
             [record],
             CallRecord(
                 attacks=(record.key,),
-                spans=spans_of(index),
+                spans=sample_spans(index),
                 created=current_time("microseconds"),
                 command=command_line(),
             ),

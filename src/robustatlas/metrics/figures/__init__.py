@@ -3,13 +3,10 @@
 matplotlib's own settings are left as they are; axes that are given keep their fonts.
 """
 
-from robustatlas.metrics.figures.curves import plot_curves
-from robustatlas.metrics.figures.epochs import plot_over_epochs
-from robustatlas.metrics.figures.hypervolumes import plot_convergence, plot_frontier, plot_frontiers
+from robustatlas.metrics.figures.curves import plot_curves, plot_panels, plot_two_sided
+from robustatlas.metrics.figures.hypervolumes import plot_convergence, plot_frontier, plot_frontiers, plot_over_epochs
 from robustatlas.metrics.figures.maps import plot_accuracy_matrix, plot_scores, plot_trained_strengths
-from robustatlas.metrics.figures.panels import plot_panels
 from robustatlas.metrics.figures.paper import COLUMN, SEQUENCE, STYLE, save_figure
-from robustatlas.metrics.figures.sides import plot_two_sided
 
 __all__ = [
     "COLUMN",

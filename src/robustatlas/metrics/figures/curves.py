@@ -1,25 +1,38 @@
-"""Robustness curves: accuracy, or error, over the size of the perturbation."""
+"""Figures of robustness curves: one axis, both sides, and several panels."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 
 from robustatlas.common import wording
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import Style, model_styles
+from robustatlas.common.typed_strengths import format_strength, value_as_typed
 from robustatlas.metrics.curves import read_end
-from robustatlas.metrics.figures.paper import axes_of, legend_above, mark_usual_strength, percent_axis, size_axis
+from robustatlas.metrics.figures.paper import (
+    COLUMN,
+    STYLE,
+    legend_above,
+    mark_usual_strength,
+    percent_axis,
+    size_axis,
+    styled_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
+    from matplotlib.figure import Figure
 
 
 class Curve(Protocol):
@@ -105,9 +118,9 @@ def plot_curves(
     """
     named = _curves_by_name(curves)
     end = _end(named.values(), up_to)
-    with axes_of(ax, 2.15 + 0.11 * max(0, len(named) - 3)) as axes:
+    with styled_axes(ax, 2.15 + 0.11 * max(0, len(named) - 3)) as axes:
         for place, ((name, curve), style) in enumerate(zip(named.items(), _styles(named), strict=True)):
-            _draw(axes, name, curve, style, end, confidence, error, place)
+            _draw_curve(axes, name, curve, style, end, confidence, error, place)
         if crossings and len(named) == 2:
             first, second = named.values()
             _mark_crossings(axes, first, second, end, 0.95 if confidence is None else confidence, error)
@@ -123,7 +136,7 @@ def plot_curves(
     return axes
 
 
-def _draw(
+def _draw_curve(
     axes: Axes, name: str, curve: Curve, style: Style, end: float, confidence: float | None, error: bool, place: int
 ) -> None:
     """A curve with its band; its markers begin at another place than those of the lines before it."""
@@ -214,3 +227,148 @@ def _size_labels(curves: Iterable[Curve]) -> tuple[str, str, str]:
         return "", "perturbation size (in each attack's unit)", ""
     attack, unit = max(kinds)
     return attack, unit, _NORMS.get(attack, "")
+
+
+class Sides(Protocol):
+    """Both sides of a curve as figures draw them, as `robustatlas.metrics.two_sided.TwoSided` has them."""
+
+    @property
+    def certified(self) -> Any:
+        """The curve of the certified sizes."""
+
+    @property
+    def empirical(self) -> Any:
+        """The curve of the sizes found."""
+
+    @property
+    def largest(self) -> float:
+        """Most harmful strength at which the attack was run, as people type it."""
+
+    def at(self, size: float, /) -> Any:
+        """The robust accuracy at a size from both sides, which prints as a sentence."""
+
+
+def plot_two_sided(
+    both: Sides,
+    ax: Axes | None = None,
+    *,
+    at: float | None = None,
+    confidence: float | None = 0.95,
+    up_to: float | None = None,
+) -> Axes:
+    """Draw what is known of a robustness curve: at most what attacks left, at least what is certified.
+
+    Between both lines the doubt is shaded. The legend's title says both numbers at one size, in words.
+
+    Args:
+        both: as `result.two_sided(attack)` gives them.
+        ax: where to draw; a new figure, 3.3 inches wide, when None.
+        at: the size, as people type it, of which the legend's title speaks, marked by a line; the middle of the axis
+            when None.
+        confidence: of the exact intervals that are drawn outside of both lines; None draws none.
+        up_to: right end of the axis, as people type the size; the most harmful strength of the attack when None.
+
+    Returns:
+        the axes, whose `.figure` can be saved.
+
+    Raises:
+        UserError: `at` or `up_to` changes nothing or is not finite, or `at` lies beyond the axis.
+
+    Example:
+        >>> from robustatlas.metrics import RobustnessCurve
+        >>> from robustatlas.metrics.two_sided import TwoSided
+        >>> certified, found = (RobustnessCurve(sizes, attack="linf") for sizes in ([0.01, 0.02], [0.01, 0.04]))
+        >>> plot_two_sided(TwoSided(certified, found, 0.05), at=8 / 255).get_legend().get_title().get_text()
+        'at least 0.0 %, at most 50.0 % robust at 8/255'
+    """
+    attack = both.empirical.attack
+    end = read_end(both.largest if up_to is None else up_to, attack, "up_to")
+    size = end / 2 if at is None else read_end(at, attack, "at")
+    if size > end:
+        given, last = (format_strength(each, attack=attack) for each in (size, end))
+        raise UserError(f"at is {given}, beyond the axis, which ends at {last}; give a size with less harm.")
+    with styled_axes(ax, 2.4) as axes:
+        _draw_sides(axes, both, end, confidence)
+        axes.axvline(size, color="#000000", alpha=0.35, linewidth=0.7, linestyle=(0, (2, 2)))
+        size_axis(axes, end, both.empirical.attack, both.empirical.unit)
+        percent_axis(axes, "robust accuracy (%)")
+        legend_above(axes, 3, title=str(both.at(value_as_typed(attack, size))))
+    return axes
+
+
+def _draw_sides(axes: Axes, both: Sides, end: float, confidence: float | None) -> None:
+    (style,) = model_styles([both.empirical.model or both.empirical.attack])
+    certified: Curve = both.certified.distance_curve
+    found: Curve = both.empirical.distance_curve
+    sizes = np.union1d(step_sizes(certified, end), step_sizes(found, end))
+    most, least = 100 - found.at(sizes), 100 - certified.at(sizes)
+    shared: dict[str, Any] = {"where": "post", "color": style.colour}
+    axes.step(
+        sizes, most, **shared, linestyle=style.linestyle, linewidth=1.3, marker=style.marker, markersize=3.2,
+        markevery=(0.06, 0.2), label="at most (attacked)",
+    )  # fmt: skip
+    axes.step(sizes, least, **shared, linewidth=2.2, label="at least (certified)")
+    shade: dict[str, Any] = {"step": "post", "color": style.colour, "linewidth": 0}
+    axes.fill_between(sizes, least, most, **shade, alpha=0.22, label="in doubt")
+    if confidence is not None:
+        lowest = 100 - certified.band(confidence, "pointwise").at(sizes)[1]
+        highest = 100 - found.band(confidence, "pointwise").at(sizes)[0]
+        axes.fill_between(sizes, lowest, least, **shade, alpha=0.08)
+        axes.fill_between(sizes, most, highest, **shade, alpha=0.08)
+
+
+_ACROSS = 3
+"""Panels in a row, over two columns of a paper."""
+_WIDE, _HIGH = 2.3, 1.9
+"""Inches of a panel."""
+
+
+def plot_panels(
+    curves: Mapping[str, Mapping[str, Curve]],
+    *,
+    up_to: Mapping[str, float] | None = None,
+    error: bool = False,
+    confidence: float | None = 0.95,
+) -> Figure:
+    """Draw robustness curves under several attacks: a panel for each attack, three in a row, under one legend.
+
+    Args:
+        curves: attack -> name of the model -> its curve.
+        up_to: attack -> right end of its axis, as people type the size; see :func:`plot_curves`.
+        error: draw the robust error, which rises.
+        confidence: of the intervals around each point; None draws none.
+
+    Returns:
+        the figure: of one panel 3.3 inches wide, of more up to 6.9 inches.
+
+    Raises:
+        UserError: where there is no curve, or an end is not a positive size.
+
+    Example:
+        >>> from robustatlas.metrics import RobustnessCurve
+        >>> curve = RobustnessCurve([0.0, 0.01, 0.03], attack="linf")
+        >>> figure = plot_panels({"linf": {"a": curve}, "l2": {"a": curve}})
+        >>> [axes.get_title() for axes in figure.axes]
+        ['L∞', 'L2']
+    """
+    if not curves:
+        raise UserError("There is no curve to draw; give at least one.")
+    columns = min(len(curves), _ACROSS)
+    rows = math.ceil(len(curves) / columns)
+    models = len({name: None for drawn in curves.values() for name in drawn})
+    with mpl.rc_context(STYLE):
+        size = (COLUMN if columns == 1 else columns * _WIDE, rows * _HIGH + 0.25 * math.ceil(models / columns))
+        figure, grid = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+        for place, (attack, drawn) in enumerate(curves.items()):
+            axes = grid[place // columns, place % columns]
+            plot_curves(drawn, axes, error=error, confidence=confidence, up_to=(up_to or {}).get(attack))
+            axes.set_title(figure_text(attack_label(attack).label))
+            axes.get_legend().remove()
+            if place % columns:
+                axes.set_ylabel("")
+        for axes in grid.flat[len(curves) :]:
+            axes.remove()
+        if models > 1:
+            lines, names = figure.axes[0].get_legend_handles_labels()
+            figure.legend(lines, names, loc="outside upper left", ncols=columns, frameon=False, handlelength=3.4)
+    return figure

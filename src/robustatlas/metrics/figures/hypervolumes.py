@@ -1,4 +1,4 @@
-"""The adversarial hypervolume: the frontier of one image, and the mean over the number of levels."""
+"""Figures of the adversarial hypervolume and of numbers over the epochs of a training."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from robustatlas.common import wording
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import model_styles
 from robustatlas.metrics.curves import read_end
-from robustatlas.metrics.figures.paper import INK, OTHER, axes_of, legend_above, size_axis
+from robustatlas.metrics.figures.paper import INK, OTHER, legend_above, percent_axis, size_axis, styled_axes
 from robustatlas.metrics.hypervolume import convergence_rate, hypervolume_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
 
 
 def plot_frontier(
@@ -59,7 +61,7 @@ def plot_frontier(
         raise UserError(f"The frontier of one image is a row of numbers [L]; given the shape {kept.shape}.")
     end = read_end(largest, attack, "largest")
     sizes = np.linspace(0, end, len(kept) + 1)
-    with axes_of(ax, 2.0) as axes:
+    with styled_axes(ax, 2.0) as axes:
         axes.bar(sizes[:-1], kept, np.diff(sizes), align="edge", color=INK, alpha=0.25, linewidth=0)
         axes.plot(sizes, [clean, *kept], color=INK, marker="o", markersize=3)
         size_axis(axes, end, attack, unit)
@@ -105,7 +107,7 @@ def plot_frontiers(
     if not kept or any(row.ndim != 1 or len(row) < 2 or not np.isfinite(row).all() for row in kept.values()):
         raise UserError("Give at least one model, and of each a row [L + 1] of the clean confidence and what is kept.")
     end = read_end(largest, attack, "largest")
-    with axes_of(ax, 2.15) as axes:
+    with styled_axes(ax, 2.15) as axes:
         for (name, row), style in zip(kept.items(), model_styles(list(kept)), strict=True):
             sizes = np.linspace(0, end, len(row))
             axes.plot(
@@ -142,7 +144,7 @@ def plot_convergence(by_levels: Mapping[int, float], ax: Axes | None = None) -> 
     rate = convergence_rate(by_levels)
     errors = {count: error for count, error in hypervolume_errors(by_levels).items() if error > 0}
     levels = np.array(sorted(hypervolume_errors(by_levels)), dtype=np.float64)
-    with axes_of(ax, 2.0) as axes:
+    with styled_axes(ax, 2.0) as axes:
         label = f"measured, slope {rate.slope:.2f}"
         axes.plot(list(errors), list(errors.values()), "o-", color=INK, markersize=4, linewidth=1, label=label)
         axes.plot(levels, rate.factor / levels, "--", color=OTHER, label=f"c / N, c = {rate.factor:.3g}")
@@ -155,4 +157,42 @@ def plot_convergence(by_levels: Mapping[int, float], ax: Axes | None = None) -> 
         axes.set_xlabel("number of levels N")
         axes.set_ylabel(f"error against N = {max(by_levels)}")
         axes.legend(frameon=False)
+    return axes
+
+
+def plot_over_epochs(
+    lines: Mapping[str, Floats], ax: Axes | None = None, *, label: str = "accuracy (%)", percent: bool = True
+) -> Axes:
+    """Draw accuracies, or other numbers, over the epochs of a training, with intervals.
+
+    Args:
+        lines: name -> [E, 4]: epoch, and accuracy in percent with the lower and upper end of its interval.
+        ax: where to draw; a new figure, 3.3 inches wide, when None.
+        label: what the numbers are.
+        percent: whether they are percentages, for an axis from 0 to 100.
+
+    Returns:
+        the axes.
+
+    Example:
+        >>> plot_over_epochs({"linf": np.array([[1, 20.0, 10.0, 30.0], [2, 40.0, 30.0, 50.0]])}).get_ylabel()
+        'accuracy (%)'
+    """
+    with styled_axes(ax, 2.15) as axes:
+        for (name, points), style in zip(lines.items(), model_styles(list(lines)), strict=True):
+            epochs, value, low, high = np.asarray(points).T
+            axes.plot(
+                epochs, value, color=style.colour, linestyle=style.linestyle, linewidth=1.3, marker=style.marker,
+                markersize=3.2, label=figure_text(name),
+            )  # fmt: skip
+            axes.fill_between(epochs, low, high, color=style.colour, alpha=0.13, linewidth=0)
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if percent:
+            percent_axis(axes, label)
+        else:
+            axes.set_ylabel(figure_text(label))
+            if all(np.min(points) >= 0 for points in lines.values()):
+                axes.set_ylim(bottom=0.0)
+        legend_above(axes, len(lines))
     return axes

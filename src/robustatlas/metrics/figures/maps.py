@@ -13,7 +13,7 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.typed_strengths import format_strength
-from robustatlas.metrics.figures.paper import SEQUENCE, axes_of
+from robustatlas.metrics.figures.paper import SEQUENCE, styled_axes
 from robustatlas.outcomes.accuracies import AccuracyTable
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def plot_accuracy_matrix(
     if not names:
         raise UserError("The table has no attacks; at least one is needed for a figure.")
     scale = Normalize(0, 100 if relative_to is None else 120)
-    with axes_of(ax, 0.75 + 0.2 * len(names)) as axes:
+    with styled_axes(ax, 0.75 + 0.2 * len(names)) as axes:
         for row, attack in enumerate(names):
             distances = accuracies.distances(attack)
             edges = np.concatenate([[0.0], distances]) / distances[-1]
@@ -105,7 +105,7 @@ def plot_scores(
     if not attacks:
         raise UserError("There are no scores; give at least one model with a number under an attack.")
     values = np.array([[row.get(attack, np.nan) for attack in attacks] for row in scores.values()])
-    with axes_of(ax, 0.9 + 0.22 * len(scores)) as axes:
+    with styled_axes(ax, 0.9 + 0.22 * len(scores)) as axes:
         _heat_map(axes, values, list(scores), [attack_label(attack).label for attack in attacks], largest)
         axes.set_xlabel(figure_text(label))
     return axes
@@ -139,7 +139,7 @@ def plot_trained_strengths(
     if not strengths:
         raise UserError("There are no accuracies; give at least one model with an accuracy at a strength.")
     values = np.array([[row.get(strength, np.nan) for strength in strengths] for row in accuracies.values()])
-    with axes_of(ax, 0.9 + 0.22 * len(accuracies)) as axes:
+    with styled_axes(ax, 0.9 + 0.22 * len(accuracies)) as axes:
         labels = [format_strength(strength, attack=attack) for strength in strengths]
         _heat_map(axes, values, list(accuracies), labels, 100)
         axes.set_xlabel(figure_text(f"accuracy (%), attacked by {attack_label(attack).label} at"))
@@ -167,7 +167,7 @@ def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack:
     below = []
     for strength in accuracies.distances(attack).tolist():
         try:
-            below.append(relative_to.accuracy_within(attack, strength))
+            below.append(relative_to.accuracy_at_distance(attack, strength))
         except UserError:
             below.append(np.nan)
     return np.ma.masked_invalid(100 * values / np.array(below))

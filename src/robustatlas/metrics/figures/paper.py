@@ -65,7 +65,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 @contextmanager
-def axes_of(ax: Axes | None, height: float) -> Iterator[Axes]:
+def styled_axes(ax: Axes | None, height: float) -> Iterator[Axes]:
     """The axes that are given, with their own fonts, or those of a new figure of that height in inches."""
     with mpl.rc_context(STYLE if ax is None else {}):
         yield plt.subplots(figsize=(COLUMN, height), layout="constrained")[1] if ax is None else ax

@@ -43,7 +43,7 @@ class ReferenceModel:
     accuracies: AccuracyTable
 
 
-def reference_of(
+def build_reference(
     name: str,
     source: str,
     models: Sequence[ReferenceModel],
@@ -121,12 +121,14 @@ def _depends_on_models(
     if rule == "acc":
         return any(is_same_strength(m.strength, strength) for m in lost)
     own = [m for m in models if m.attack == attack]
-    best = max(m.accuracies.accuracy_within(attack, strength) for m in own)
-    return any(m.accuracies.accuracy_within(attack, strength) == best for m in lost)
+    best = max(m.accuracies.accuracy_at_distance(attack, strength) for m in own)
+    return any(m.accuracies.accuracy_at_distance(attack, strength) == best for m in lost)
 
 
 def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
-    own = [m.accuracies.accuracy_within(attack, strength) for m in models if is_same_strength(m.strength, strength)]
+    own = [
+        m.accuracies.accuracy_at_distance(attack, strength) for m in models if is_same_strength(m.strength, strength)
+    ]
     if not own:
         at = listed_strengths([strength], attack)
         raise UserError(f"No model was trained against {attack} at {at}, so there is no acc* there.")
@@ -136,7 +138,7 @@ def _mean_at_own_strength(models: Sequence[ReferenceModel], attack: str, strengt
 def _best_of_all(models: Sequence[ReferenceModel], attack: str, strength: float) -> float:
     if not models:
         raise UserError(f"No model was trained against {attack}, so it has no ATA.")
-    return max(m.accuracies.accuracy_within(attack, strength) for m in models)
+    return max(m.accuracies.accuracy_at_distance(attack, strength) for m in models)
 
 
 _RULES: dict[Rule, Callable[[Sequence[ReferenceModel], str, float], float]] = {

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.typed_strengths import falling_scale_start, format_strength
 from robustatlas.common.wording import list_names
-from robustatlas.metrics.references.points import CLEAN, Points, value_at
-from robustatlas.metrics.references.reference import Reference
+from robustatlas.metrics.references.reference import CLEAN, Points, Reference, point_value
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.points import different_points
+from robustatlas.outcomes.comparable import different_points
 from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, read_strength, read_strengths
 
 
@@ -51,7 +50,7 @@ def select_attacks(
     """
     if attacks is None:
         ranked = reference.attacks if isinstance(reference, AccuracyTable) else reference.ranked
-        unknown = [attack for attack in accuracies.attacks if attack not in table_of(reference).entries]
+        unknown = [attack for attack in accuracies.attacks if attack not in reference_accuracies(reference).entries]
         if unknown:
             raise UserError(
                 f"The reference has no accuracies for {list_names(unknown)}; name the attacks to compare with "
@@ -96,7 +95,7 @@ def match_entries(
                 "load_reference('multirobustbench-cifar10')."
             )
     chosen = select_attacks(accuracies, reference, attacks)
-    table = table_of(reference)
+    table = reference_accuracies(reference)
     accuracies.require_percent()
     accuracies.warn_of_doubts(chosen)
     table.require_percent()
@@ -144,7 +143,7 @@ def training_mask(
         trained_on: attack -> largest strength of the training, as typed.
         reference: that must have these attacks, ranked or not.
     """
-    known = table_of(reference).attacks
+    known = reference_accuracies(reference).attacks
     if not isinstance(trained_on, Mapping):
         raise UserError(
             f"trained_on={shorten(repr(trained_on))}; attacks and the strengths of the training are expected, such as "
@@ -165,22 +164,22 @@ def training_mask(
     return entries.strengths <= limits * (1 + STRENGTH_TOLERANCE)
 
 
-def values_at(entries: MatchedEntries, points: Points) -> NDArray[np.float64]:
+def point_values(entries: MatchedEntries, points: Points) -> NDArray[np.float64]:
     """Return the numbers [K] at the points of ``entries``; NaN where there is none."""
-    return np.array([value_at(points, a, float(s)) for a, s in zip(entries.attacks, entries.strengths, strict=True)])
+    return np.array([point_value(points, a, float(s)) for a, s in zip(entries.attacks, entries.strengths, strict=True)])
 
 
-def weights_at(entries: MatchedEntries, weights: Points | None) -> NDArray[np.float64]:
+def point_weights(entries: MatchedEntries, weights: Points | None) -> NDArray[np.float64]:
     """Return the weights [K] of the points of ``entries``: 0 of those that are not named; None: all alike."""
     if weights is None:
         return np.ones_like(entries.reference)
-    found = np.nan_to_num(values_at(entries, weights))
+    found = np.nan_to_num(point_values(entries, weights))
     if not found.any():
         raise UserError("All weights are 0, so that no attack counts; give one at least a positive weight.")
     return found
 
 
-def table_of(reference: Reference | AccuracyTable) -> AccuracyTable:
+def reference_accuracies(reference: Reference | AccuracyTable) -> AccuracyTable:
     """Return the accuracies of a reference."""
     return reference if isinstance(reference, AccuracyTable) else reference.accuracies
 

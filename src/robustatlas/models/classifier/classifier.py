@@ -346,7 +346,7 @@ class Classifier:
         """Return the verdict on ``x`` [B, ...], by a forward pass of its own.
 
         A randomised model is judged by as many fresh draws from ``noise`` as it takes to be certain, at most the last
-        of :data:`~robustatlas.outcomes.draws.LOOKS`.
+        of :data:`~robustatlas.outcomes.outcome.LOOKS`.
         """
         with torch.no_grad():
             return self._answers.judge(x, labels, noise)

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
-from robustatlas.outcomes.draws import LOOKS
+from robustatlas.outcomes.outcome import LOOKS
 
 _ERROR = 1e-3
 """Probability that a sample at the threshold is taken for certain, all looks together."""
@@ -69,7 +69,7 @@ def judge_by_draws(
 ) -> Verdict:
     """Judge inputs with these ``labels`` [B] by as many fresh draws as it takes to be certain.
 
-    At most the last of :data:`~robustatlas.outcomes.draws.LOOKS` are made. ``draw(rows, streams, count)`` returns the
+    At most the last of :data:`~robustatlas.outcomes.outcome.LOOKS` are made. ``draw(rows, streams, count)`` returns the
     logits [count, b, C] of ``rows`` [b] in ``count`` draws from their ``streams`` [b].
     """
     open_, taken = torch.arange(len(labels), device=labels.device), 0

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from robustatlas.common.typed_strengths import STANDARD_STRENGTHS
 from robustatlas.common.wording import UPPER_BOUND, join_words
+from robustatlas.metrics.averages import success_over_queries
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, equal_steps
 from robustatlas.metrics.intervals import Interval, proportion_interval
 from robustatlas.metrics.registry import attack_metrics
-from robustatlas.metrics.typical import success_over_queries
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.grids import GridAdvice, grid_advice
@@ -50,7 +50,6 @@ class AttackFacts:
         frontier: None where the margins were not recorded at every strength, or the strengths are not equal steps.
         equal_steps: whether the strengths are equal steps from 0.
         against: name of a metric of the registry -> percent of the reference; empty without a shared strength.
-        shared: number of strengths that the reference has too.
         origins: how the numbers were found.
         best_known: what verified examples of others change; None where there are none.
         found_last: kind of run, in words -> share of the smallest examples, in percent; empty where not known.
@@ -78,7 +77,6 @@ class AttackFacts:
     frontier: Frontier | None
     equal_steps: bool
     against: Mapping[str, Number]
-    shared: int
     origins: tuple[str, ...]
     best_known: BestKnown | None
     found_last: Mapping[str, float]
@@ -110,7 +108,7 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
     forward, backward = result.passes(attack)
     area, median = table.find(kinds.AREA, attack), table.find(kinds.MEDIAN, attack)
     assert median is not None
-    curve = RobustnessCurve.from_outcome(outcome).distance_curve if outcome.judged else None
+    curve = RobustnessCurve.from_outcome(outcome).distance_curve if outcome.is_judged else None
     return AttackFacts(
         attack=attack,
         unit=unit_of(attack, outcome.unit),
@@ -133,7 +131,6 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
         against={
             metric.name: one for metric in attack_metrics() if (one := table.find(metric.name, attack)) is not None
         },
-        shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
         best_known=best_known(result, attack),
         found_last=_shares_of_kinds(outcome),
@@ -148,7 +145,7 @@ def _bounds_at_standard(result: Result, attack: str) -> tuple[float, float] | No
     strength, or no search reached it."""
     if attack not in STANDARD_STRENGTHS or searched_from(result.outcome(attack), STANDARD_STRENGTHS[attack][0]) is None:
         return None
-    known = result.attack_bounds_within(attack, STANDARD_STRENGTHS[attack][0])
+    known = result.attack_bounds_at_distance(attack, STANDARD_STRENGTHS[attack][0])
     return known.low, known.high
 
 
@@ -266,13 +263,13 @@ class BestKnown:
 def best_known(result: Result, attack: str) -> BestKnown | None:
     """Return what verified examples of others change under an attack; None where the run holds none."""
     records = [record for record in result.records.values() if record.name == attack]
-    finders = {record.origin: record.finder for record in records if record.finder is not None}
+    finders = {record.origin: record.examples_source for record in records if record.examples_source is not None}
     if not finders:
         return None
     outcome, searched = result.outcome(attack), result.searched(attack)
     found = outcome.counts_by_origin()
     return BestKnown(
         by={finder: found.get(origin, 0) for origin, finder in finders.items()},
-        searched=searched.accuracies() if searched.judged else None,
-        known=outcome.accuracies() if outcome.judged else None,
+        searched=searched.accuracies() if searched.is_judged else None,
+        known=outcome.accuracies() if outcome.is_judged else None,
     )

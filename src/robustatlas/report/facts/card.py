@@ -12,7 +12,7 @@ from robustatlas.common.version import __version__
 from robustatlas.common.wording import MASKED, elide_middle, pluralise
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import halves_proved
 from robustatlas.report.facts.run import RunFacts
@@ -77,7 +77,7 @@ def card_of(
     ratio = against.numbers.get("CR ind-avg") if against and against.complete else None
     place = against.place if against and ratio is not None else None
     first = facts.headline
-    why = masked(facts, first.leading.at) if first else {}
+    why = masked_shares(facts, first.leading.at) if first else {}
     return ResultCard(
         title=elide_middle(facts.name, _TITLE),
         scope=f"{pluralise(facts.samples, 'image')} of {facts.data}",
@@ -109,7 +109,7 @@ def _measured(facts: RunFacts) -> list[StripSource]:
 def _attacked(attack: AttackFacts, facts: RunFacts, proved: float) -> StripSource:
     assert attack.curve is not None
     last, accuracy = float(attack.strengths[-1]), attack.curve.robust_accuracy
-    why = masked(facts, [attack.attack])
+    why = masked_shares(facts, [attack.attack])
     return StripSource(
         attack.attack,
         last,

@@ -12,9 +12,15 @@ from robustatlas.common.wording import MASKED, join_words, label_masked, masked_
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.intervals import Interval, proportion_bounds, proportion_interval
-from robustatlas.metrics.references.field import CORRUPTIONS, Field, FieldEntry
-from robustatlas.metrics.references.shipped import available_fields, is_about, load_field
-from robustatlas.outcomes.masked import masked
+from robustatlas.metrics.references.shipped import (
+    CORRUPTIONS,
+    Field,
+    FieldEntry,
+    available_fields,
+    has_dataset,
+    load_field,
+)
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.outcome import Outcome, percent
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
@@ -71,7 +77,7 @@ class Beside:
         best: the best place that the intervals leave open; likewise.
         worst: the worst one; likewise.
         curve: of the run under these attacks at once, over distances; None of corruptions.
-        masked: why the run has no place, as :func:`robustatlas.outcomes.masked.masked` says it.
+        masked: why the run has no place, as :func:`robustatlas.outcomes.accuracies.masked_shares` says it.
     """
 
     field: Field
@@ -164,7 +170,7 @@ class Beside:
 
 def field_places(result: Result) -> tuple[Beside, ...]:
     """The run beside every shipped field about its data set at whose point it has been searched."""
-    fields = [load_field(name) for name in available_fields() if is_about(name, result.data)]
+    fields = [load_field(name) for name in available_fields() if has_dataset(name, result.data)]
     found = [_corrupted(result, field) if field.attack == CORRUPTIONS else _attacked(result, field) for field in fields]
     return tuple(beside for beside in found if beside is not None)
 
@@ -176,9 +182,9 @@ def _attacked(result: Result, field: Field) -> Beside | None:
         return None
     sizes = np.min([result.outcome(attack).minimal_size for attack in attacks], axis=0)
     curve = RobustnessCurve(sizes, unit=result.outcome(attacks[0]).unit)
-    searched = result.bounds_within(dict.fromkeys(reaching, size)).searched
+    searched = result.bounds_at_distances(dict.fromkeys(reaching, size)).searched
     certain, possible = _count_standing(result, attacks, reaching, size)
-    sure, _ = _count_standing(result.doubted() or result, attacks, reaching, size)
+    sure, _ = _count_standing(result.with_possible_examples() or result, attacks, reaching, size)
     low, high = (proportion_interval(count, result.samples, CONFIDENCE) for count in (sure, possible))
     accuracy = Interval(float(percent(certain, result.samples)), low.low, high.high, CONFIDENCE)
     reach = max(float(result.distances(attack)[-1]) for attack in reaching)
@@ -196,14 +202,14 @@ def _count_standing(
 
     Attacks that are ``reaching`` the size say what is certain; the examples of all attacks count.
     """
-    bounds = table.bounds_within(dict.fromkeys(reaching, size))
-    standing = table.survivors_within(dict.fromkeys(attacks, size))
+    bounds = table.bounds_at_distances(dict.fromkeys(reaching, size))
+    standing = table.survivors_at_distances(dict.fromkeys(attacks, size))
     return int((bounds.certain & standing).sum()), int(standing.sum())
 
 
 def _corrupted(result: Result, field: Field) -> Beside | None:
     attacks = tuple(f"corruption-{name}" for name in BENCHMARKED)
-    judged = result.judged()
+    judged = result.select_judged()
     severities = [1.0, 2.0, 3.0, 4.0, 5.0]
     if any(attack not in judged.attacks or list(judged.distances(attack)) != severities for attack in attacks):
         return None
@@ -230,7 +236,7 @@ def _place_text(
     span, rank = rank_ranges(spans)[0], ranks([accuracy.value, *values], [None] * (len(values) + 1))[0]
     assert span is not None and rank is not None
     clean = proportion_interval(int(result.clean.sum()), result.samples, CONFIDENCE)
-    why = masked(result, attacks)
+    why = masked_shares(result, attacks)
     return Beside(field, accuracy, clean, result.samples, attacks, rank, *span, elsewhere, curve, why, searched)
 
 
@@ -260,7 +266,7 @@ def _other_points(result: Result, field: Field, reaching: Sequence[str], reach: 
     ]
     found = [(name, size, _count_standing(result, attacks, attacks, size)) for name, attacks, size in at]
     return tuple(
-        Elsewhere(name, size, float(low), float(high), bool(masked(result, [name])))
+        Elsewhere(name, size, float(low), float(high), bool(masked_shares(result, [name])))
         for name, size, counts in found
         for low, high in [percent(counts, result.samples)]
     )

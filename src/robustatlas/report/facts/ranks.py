@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.wording import ordinal
-from robustatlas.metrics.competitiveness import ratio_of
+from robustatlas.metrics.competitiveness import weighted_ratios
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.matching import MatchedEntries, match_entries, restrict_training, weights_at
+from robustatlas.metrics.references.matching import MatchedEntries, match_entries, point_weights, restrict_training
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.points import different_points
+from robustatlas.outcomes.comparable import different_points
 from robustatlas.report.facts.rows import Row, published_rows
 
 
@@ -75,7 +75,7 @@ def ranked_entries(row: Row, reference: Reference) -> tuple[AccuracyTable, Accur
     missing, _ = different_points(row.accuracies.distance_entries, points, points)
     if missing:
         return None
-    ours = row.accuracies.sound().restrict_distances(points)
+    ours = row.accuracies.drop_doubts().restrict_distances(points)
     return ours, reference.accuracies.restrict_distances(points)
 
 
@@ -97,8 +97,8 @@ def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | Non
 
 def _mean_ratio(accuracy: NDArray[np.float64], entries: MatchedEntries, reference: Reference) -> NDArray[np.float64]:
     """Return the ratio of accuracies [K] at ``entries``, by the weights of the reference."""
-    weight = weights_at(entries, reference.weights)
-    return ratio_of(accuracy[weight > 0], entries.reference[weight > 0], "ind-avg", weight[weight > 0])
+    weight = point_weights(entries, reference.weights)
+    return weighted_ratios(accuracy[weight > 0], entries.reference[weight > 0], "ind-avg", weight[weight > 0])
 
 
 def place_among_published(ratio: Interval, constant: float | None, reference: Reference) -> Place | None:

@@ -17,11 +17,16 @@ from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.bounds import upper_bound_status
+from robustatlas.outcomes.comparable import (
+    Subject,
+    attack_differences,
+    common_points,
+    different_data,
+    find_rows,
+    refusal_to_compare,
+)
 from robustatlas.outcomes.outcome import Integers
-from robustatlas.outcomes.points import common_points
-from robustatlas.outcomes.shared import rows_of
 from robustatlas.report.facts.attack import best_known
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.definitions import CONFIDENCE, worst_case_points
@@ -114,7 +119,7 @@ class Row:
             model was certified: what robust accuracy is at least.
         headline: the numbers that come first; None where they are not known.
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see
-            :func:`robustatlas.outcomes.masked.masked`.
+            :func:`robustatlas.outcomes.accuracies.masked_shares`.
         unranked: why the row has no place, in a sentence; empty where it may have one.
     """
 
@@ -200,10 +205,10 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
     """The row of a run, at the points that it shares with a reference. ``result``: the run; an attack that judges each
     strength on its own is missing unless every strength was searched, and so are strengths that were not searched."""
     given, sizes_only = about or About(), upper_bound_status(result.unsearched)
-    result = result.searched_only()
+    result = result.select_searched()
     held = hold_against(result, reference, result.records.values(), result.identity)
     volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
-    judged = result.judged()
+    judged = result.select_judged()
     table = numbers_of_run(result, worst_case_points(judged))
     against = numbers_against(result, held) if held.complete else Numbers()
     partly = [attack for attack in result.attacks if attack not in judged.attacks]
@@ -220,7 +225,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *held.caveats(),
     ]
     return Row(
-        name=add_mark(result.name, result.suspect),
+        name=add_mark(result.name, result.is_suspect),
         accuracies=judged.restrict_distances(compared).accuracies(),
         about=given.model_copy(update={"title": ""}) if given.title == result.name else given,
         samples=result.samples,
@@ -266,7 +271,7 @@ class Ground:
         subjects: list[Subject] = []
         index = np.zeros(0, np.int64)
         for result in results:
-            judged = result.judged().searched_only()
+            judged = result.select_judged().select_searched()
             grids.append({attack: judged.distances(attack).tolist() for attack in judged.attacks})
             index = np.intersect1d(index, result.index) if subjects else result.index
             subjects.append(subject_of(result, result.name))
@@ -282,7 +287,7 @@ class Ground:
 
     def restrict(self, result: Result) -> Result:
         """Return a run on the images that all of them have."""
-        return result if len(self.index) == result.samples else result.select(rows_of(result.index, self.index))
+        return result if len(self.index) == result.samples else result.select(find_rows(result.index, self.index))
 
 
 def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:

@@ -12,7 +12,7 @@ from robustatlas.metrics.references.matching import restrict_training
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.registry import reference_metrics
 from robustatlas.metrics.stability import StabilityConstant
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts, attack_facts
 from robustatlas.report.facts.certified import CertifiedFacts, certified_of
 from robustatlas.report.facts.field import Beside, field_places
@@ -46,7 +46,7 @@ class ReferenceFacts:
     """A run held against a reference, on the ranked entries that both have. ``training``: None where it is not stated,
     or the reference has no clean accuracy. ``place``: among the published defenses; None without any, and where ranked
     entries are missing or masked. ``masked``: why these numbers may not compete, as of
-    :func:`robustatlas.outcomes.masked.masked`."""
+    :func:`robustatlas.outcomes.accuracies.masked_shares`."""
 
     held: Held
     numbers: Mapping[str, Number]
@@ -133,8 +133,7 @@ class RunFacts:
     @property
     def own(self) -> dict[str, Number]:
         """Name -> number of the registry that the outcomes give by themselves, such as UA2."""
-        names = {number.what for number in self.numbers}
-        return {name: self.numbers.select(name)[0] for name in self.own_names if name in names}
+        return {number.what: number for number in self.numbers if number.what in self.own_names}
 
     @property
     def advice(self) -> list[GridAdvice]:
@@ -169,14 +168,14 @@ def facts_of(
     """
     if trained_on is None and (kept := model_facts(result, {})).tells_training:
         trained_on = kept.trained_on
-    judged = result.judged()
+    judged = result.select_judged()
     worst_at = worst_case_points(judged, union)
     held = hold_against(result, reference, result.records.values(), result.identity) if reference else None
     numbers = numbers_of_run(result, worst_at)
     choice = choose_headline([judged], headline) if not isinstance(headline, HeadlineChoice) else headline
     table = numbers + numbers_against(result, held) if held else numbers
     return RunFacts(
-        name=add_mark(name or result.name, result.suspect),
+        name=add_mark(name or result.name, result.is_suspect),
         data=result.data,
         samples=result.samples,
         numbers=table,
@@ -190,7 +189,7 @@ def facts_of(
         invalid=result.invalid,
         beside=field_places(result),
         own_names=tuple(statistics.own_statistics(judged)),
-        certified=tuple(certified_of(result)),
+        certified=tuple(certified_of(result, numbers)),
         calibrations=calibrations_of(result.records.values()),
         headline=headline_of(table, choice),
         command=next((plan.command for plan in reversed(result.plans) if plan.command), ""),
@@ -219,7 +218,7 @@ def _against(
 ) -> ReferenceFacts:
     training = None
     if trained_on is not None and not math.isnan(held.reference.clean):
-        ours, reference = judged.restrict_distances(held.ranked).accuracies().sound(), held.table(held.ranked)
+        ours, reference = judged.restrict_distances(held.ranked).accuracies().drop_doubts(), held.table(held.ranked)
         seen = restrict_training(trained_on, held.ranked)
         training = TrainingFacts(
             percent_seen(ours, reference, seen),
@@ -228,7 +227,7 @@ def _against(
         )
     known = ((metric.name, table.find(metric.name)) for metric in reference_metrics())
     found = {name: number for name, number in known if number is not None}
-    place, why = None, masked(judged, held.ranked)
+    place, why = None, masked_shares(judged, held.ranked)
     if "CR ind-avg" in found and held.complete and not why and not held.other_data and not judged.unproven:
         constant = training.stability[0.0].value if training and steadiness is None else None
         place = place_among_published(found["CR ind-avg"], constant, held.reference)

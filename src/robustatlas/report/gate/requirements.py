@@ -191,7 +191,12 @@ def _check_bound(requirement: Requirement, result: Result) -> None:
 def _percentages(result: Result) -> set[str]:
     """Return how numbers of the registry that are in percent are asked for."""
     known = {name: metric for name, metric in METRICS.load_usable().items() if metric.heading.endswith("%")}
-    own = {written(name) for metric in known.values() if metric.of_model for name in metric.of_model(result.judged())}
+    own = {
+        written(name)
+        for metric in known.values()
+        if metric.of_model
+        for name in metric.of_model(result.select_judged())
+    }
     return own | {asked for asked, name in _against().items() if name in known}
 
 

@@ -13,10 +13,10 @@ from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.typed_strengths import format_strength
 from robustatlas.common.wording import MASKED, join_words, list_names, masked_reason, pluralise
 from robustatlas.metrics.intervals import Interval, proportion_bounds
-from robustatlas.outcomes.alike import refusal_to_compare
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
-from robustatlas.outcomes.masked import masked
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.comparable import refusal_to_compare
+from robustatlas.outcomes.strengths import strength_position
 from robustatlas.report.facts import RunFacts, shared_of_runs
 from robustatlas.report.gate.requirements import (
     Judged,
@@ -84,7 +84,7 @@ def check_requirements(
 def _check_requirement(requirement: Requirement, result: Result, facts: RunFacts, judged: Judged) -> Check:
     number = number_of(requirement, result, facts)
     decision = _decision(requirement, number, judged)
-    why = masked(result, number.at)
+    why = masked_shares(result, number.at)
     if why:
         # An upper bound below a required least value breaks the requirement; it proves nothing else.
         broken = requirement.sign == ">=" and decision is Decision.NOT_KEPT
@@ -170,7 +170,7 @@ def _check_drops(name: str, drops: Sequence[Drop], shared: Shared, max_drop: flo
 
 
 def _untested_sentence(attack: str, which: Sequence[Result]) -> str:
-    whose, why = join_words([one.name for one in which]), masked_reason(masked(which[0], [attack]))
+    whose, why = join_words([one.name for one in which]), masked_reason(masked_shares(which[0], [attack]))
     return f"{attack} of {whose} is {MASKED}, which proves nothing. {why}"
 
 
@@ -228,7 +228,7 @@ def _unseen(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, fl
     return [
         (attack, strength)
         for attack, strength in dict.fromkeys(named or everything)
-        if attack in by_gradients and position_of(strength, looked_at.get(attack, ())) is None
+        if attack in by_gradients and strength_position(strength, looked_at.get(attack, ())) is None
     ]
 
 

@@ -11,13 +11,11 @@ from pathlib import Path
 from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_strength
 from robustatlas.common.wording import join_words, list_names, pluralise, remove_mark
-from robustatlas.metrics.references.points import Points, select_shared_points
-from robustatlas.metrics.references.reference import NAMED, ZERO, Reference
-from robustatlas.metrics.references.shipped import available_fields, available_references, is_about, load_reference
+from robustatlas.metrics.references.reference import NAMED, ZERO, Points, Reference, select_shared_points
+from robustatlas.metrics.references.shipped import available_fields, available_references, has_dataset, load_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
-from robustatlas.outcomes.alike import threat_identities
+from robustatlas.outcomes.comparable import different_points, shared_points, threat_identities
 from robustatlas.outcomes.identity import DataRecord, Identity
-from robustatlas.outcomes.points import different_points, shared_points
 from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
 
@@ -171,7 +169,7 @@ def hold_against(
     unlike = {**reference.unlike, **_other_threats(reference, records)}
     ours = {a: grid for a, grid in _grids(table).items() if a not in unlike}
     both = shared_points(ours, known.distance_entries, ours)
-    zero = {attack: [s for s in grid if known.accuracy_within(attack, s) == 0] for attack, grid in both.items()}
+    zero = {attack: [s for s in grid if known.accuracy_at_distance(attack, s) == 0] for attack, grid in both.items()}
     positive = {attack: [s for s in grid if s not in zero[attack]] for attack, grid in both.items()}
     shared = {attack: grid for attack, grid in positive.items() if grid}
     attacks = [*reference.ranked, *(attack for attack in ours if attack not in reference.ranked)]
@@ -208,7 +206,7 @@ def _other_data(reference: Reference, name: str, data: DataRecord | None) -> str
         if data is None or not reference.data.differences(data):
             return ""
         of = f"was measured on other images ({reference.data.name})"
-    elif reference.name in available_references() and not is_about(reference.name, name):
+    elif reference.name in available_references() and not has_dataset(reference.name, name):
         of = f"is about {reference.name.split('-')[1]}"
     else:
         return ""
@@ -223,7 +221,7 @@ def fitting_reference(tables: Sequence[OutcomeTable]) -> Reference | None:
     loaded = cache(load_reference)
     shared = {name: 0 for name in available_references() if name not in available_fields()}
     for table in tables:
-        shared = {name: points for name, points in shared.items() if is_about(name, table.data)}
+        shared = {name: points for name, points in shared.items() if has_dataset(name, table.data)}
         if not shared:
             break
         for name in shared:
@@ -256,5 +254,5 @@ def _published(records: Iterable[AttackRecord]) -> Collection[str]:
 
 
 def _grids(table: OutcomeTable) -> dict[str, list[float]]:
-    judged = table.judged()
+    judged = table.select_judged()
     return {attack: judged.distances(attack).tolist() for attack in judged.attacks}

@@ -22,7 +22,7 @@ LeastAndMost = tuple[Number, Number]
 
 def bounded_accuracy(result: Result, points: Mapping[str, float]) -> LeastAndMost:
     """Return robust accuracy under one attack at any strength, or under several and without any; certificates count."""
-    known, certain = (_accuracy_bounds(table, points) for table in (result, result.doubted() or result))
+    known, certain = (_accuracy_bounds(table, points) for table in (result, result.with_possible_examples() or result))
     low = proportion_interval(int(certain.certain.sum()), result.samples, CONFIDENCE).low
     high = proportion_interval(int(known.possible.sum()), result.samples, CONFIDENCE).high
     what, at = kinds.ROBUST if len(points) == 1 else kinds.WORST, {a: (strength,) for a, strength in points.items()}
@@ -34,9 +34,9 @@ def bounded_accuracy(result: Result, points: Mapping[str, float]) -> LeastAndMos
 
 def _accuracy_bounds(table: OutcomeTable, points: Mapping[str, float]) -> AccuracyBounds:
     if len(points) > 1:
-        return table.bounds_within(points)
+        return table.bounds_at_distances(points)
     ((attack, strength),) = points.items()
-    return table.attack_bounds_within(attack, strength)
+    return table.attack_bounds_at_distance(attack, strength)
 
 
 def bounded_median(result: Result, attack: str) -> LeastAndMost:
@@ -47,7 +47,7 @@ def bounded_median(result: Result, attack: str) -> LeastAndMost:
     ends = [median_of_curve(result.curve(attack).distance_curve, result.clean_accuracy)]
     outcome, proved = result.outcome(attack), result.certified_sizes.get(attack)
     if outcome.monotone:
-        sizes = outcome.doubted().certain_sizes()
+        sizes = outcome.with_possible_examples().certain_sizes()
         certain = RobustnessCurve(sizes if proved is None else np.maximum(sizes, proved.sizes))
         ends.append(median_of_curve(certain, result.clean_accuracy))
     else:

@@ -51,7 +51,9 @@ def deciding_shares(table: OutcomeTable, at: Mapping[str, float]) -> dict[str, f
         >>> deciding_shares(table, {"linf": 0.2, "l2": 0.2})
         {'linf': 25.0, 'l2': 25.0}
     """
-    broken = np.stack([~table.survivors_within({attack: strength}) & table.clean for attack, strength in at.items()])
+    broken = np.stack(
+        [~table.survivors_at_distances({attack: strength}) & table.clean for attack, strength in at.items()]
+    )
     alone = broken & (broken.sum(axis=0) == 1)
     shares = dict(zip(at, (100 * alone.mean(axis=1)).tolist(), strict=True))
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
@@ -71,7 +73,7 @@ def median_size(outcome: Outcome) -> Interval:
 
     An attack that was not searched at every strength has no interval, and the ends are NaN.
     """
-    if not outcome.judged:
+    if not outcome.is_judged:
         return Interval(outcome.median_size, np.nan, np.nan, CONFIDENCE)
     clean = 100 * float((outcome.minimal_size > 0).mean())
     found = median_of_curve(RobustnessCurve.from_outcome(outcome).distance_curve, clean)

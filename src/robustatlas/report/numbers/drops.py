@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.metrics.comparison import holm, mcnemar
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import Point
-from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers.number import CLEAN, ROBUST
@@ -54,7 +54,7 @@ class Drops:
 def drops_between(shared: Shared) -> Drops:
     """Return the drops of the second of two runs to the first, under every attack that can be tested on both."""
     both = shared.table(0), shared.table(1)
-    blind = {attack: [one for one in both if masked(one, [attack])] for attack in shared.grid}
+    blind = {attack: [one for one in both if masked_shares(one, [attack])] for attack in shared.grid}
     seeing = {attack: grid for attack, grid in shared.grid.items() if not blind[attack]}
     unsearched = tuple(dict.fromkeys(point for one in both for point in one.restrict_distances(seeing).unsearched))
     tested = {attack: grid for attack, grid in seeing.items() if attack not in dict(unsearched)}

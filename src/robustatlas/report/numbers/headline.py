@@ -10,7 +10,7 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.typed_strengths import format_strength
 from robustatlas.common.wording import join_words, pluralise
 from robustatlas.outcomes.outcome import percent
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import strength_position
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers.definitions import CEILING, FLOOR
 from robustatlas.report.numbers.number import MEAN, MEAN_OF_ATTACK, ROBUST, Number, Numbers
@@ -140,7 +140,7 @@ def choose_headline(tables: Sequence[OutcomeTable], asked: Mapping[str, float] |
     if not at:
         return HeadlineChoice({}, f"{written}, usual for {first.data}, was not searched")
     accuracies = [
-        float(percent(int(table.survivors_within({attack: most}).sum()), table.samples))
+        float(percent(int(table.survivors_at_distances({attack: most}).sum()), table.samples))
         for table in tables
         for attack, most in at.items()
     ]
@@ -181,4 +181,4 @@ def _benchmark_strengths(data: str) -> tuple[Mapping[str, float], str]:
 
 
 def _is_searched(table: OutcomeTable, attack: str, strength: float) -> bool:
-    return attack in table.attacks and position_of(strength, searched_grid(table.outcome(attack))) is not None
+    return attack in table.attacks and strength_position(strength, searched_grid(table.outcome(attack))) is not None

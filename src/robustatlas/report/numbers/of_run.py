@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.typed_strengths import value_as_typed
+from robustatlas.metrics.averages import typical_accuracies
 from robustatlas.metrics.bootstrap import mean_statistic
 from robustatlas.metrics.curves import RobustnessCurve
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
 from robustatlas.metrics.intervals import Interval, proportion_interval
-from robustatlas.metrics.typical import typical_accuracies
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import Point, describe_unsearched
-from robustatlas.outcomes.masked import masked
 from robustatlas.outcomes.outcome import Outcome
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import strength_position
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics
@@ -41,7 +41,7 @@ def numbers_of_run(result: Result, worst_at: Mapping[str, float]) -> Numbers:
         result: the run.
         worst_at: attack -> searched strength, of the worst case over attacks.
     """
-    judged = result.judged()
+    judged = result.select_judged()
     measured = measured_rows(result, judged, partial(statistics.measures_of, worst_at=worst_at))
     rows = [measured.pop(kinds.CLEAN)]
     if (rejected := result.clean_rejected) is not None:
@@ -70,7 +70,7 @@ def attack_rows_against(result: Result, held: Held) -> dict[str, Number]:
 def _ratio_rows(
     result: Result, held: Held, measures: Callable[[OutcomeTable, Held], statistics.Measures]
 ) -> dict[str, Number]:
-    judged = result.judged()
+    judged = result.select_judged()
     ends = statistics.intervals_against(judged, held, measures)
     found = measures(judged, held)
     return {label: row_of(result, ends[label], measure.what, measure.at) for label, measure in found.items()}
@@ -110,10 +110,10 @@ def hypervolume_row(result: Result, attack: str, volume: AdversarialHypervolume,
 
 def robust_accuracies(outcome: Outcome) -> tuple[Interval, ...]:
     """Return robust accuracy at each strength; none if not every strength was searched."""
-    if not outcome.judged:
+    if not outcome.is_judged:
         return ()
     correct = (~outcome.broken()).sum(axis=0).tolist()
-    certain = (~outcome.doubted().broken()).sum(axis=0).tolist()
+    certain = (~outcome.with_possible_examples().broken()).sum(axis=0).tolist()
     return tuple(
         replace(found, low=proportion_interval(sure, outcome.samples, CONFIDENCE).low)
         for count, sure in zip(correct, certain, strict=True)
@@ -130,7 +130,7 @@ def _rows_of_strengths(result: Result) -> Iterator[Number]:
     for (_, strengths), attacks in alike.items():
         for strength in strengths if len(attacks) > 1 else ():
             at = dict.fromkeys(attacks, (strength,))
-            standing = [result.survivors_within({attack: strength}) for attack in attacks]
+            standing = [result.survivors_at_distances({attack: strength}) for attack in attacks]
             mean = Interval(float(np.mean([_share(each).value for each in standing])), math.nan, math.nan, CONFIDENCE)
             yield row_of(result, _share(np.logical_and.reduce(standing)), kinds.WORST_OF_STRENGTH, at)
             yield row_of(result, mean, kinds.MEAN_OF_STRENGTH, at)
@@ -151,7 +151,7 @@ def _attack_rows(result: Result, attack: str) -> Iterator[Number]:
         for strength, interval in zip(grid, found, strict=bool(found)):
             yield row_of(result, interval, what, {attack: (strength,)})
     yield row_of(result, median_size(outcome), kinds.MEDIAN, {attack: grid})
-    if outcome.judged:
+    if outcome.is_judged:
         area = RobustnessCurve.from_outcome(outcome).distance_curve.area(grid[-1])
         yield row_of(result, Interval(area, math.nan, math.nan, CONFIDENCE), kinds.AREA, {attack: grid})
     if (volume := hypervolume_of(result, attack)) is not None:
@@ -160,7 +160,7 @@ def _attack_rows(result: Result, attack: str) -> Iterator[Number]:
 
 def status_of(result: Result, at: Mapping[str, Collection[float]]) -> tuple[Status, str]:
     """Return the status of a number that rests on some strengths of some attacks, and the reason."""
-    if masked(result, at):
+    if masked_shares(result, at):
         return Status.UPPER_BOUND, "as gradients are missing or mislead"
     if unsearched := unsearched_points(result, at):
         return Status.UPPER_BOUND, f"as {describe_unsearched(unsearched)}"
@@ -173,7 +173,9 @@ def unsearched_points(result: Result, at: Mapping[str, Collection[float]]) -> tu
     found = []
     for attack, strengths in at.items():
         searched = result.outcome(attack).searched_strengths.tolist()
-        found += [(attack, value_as_typed(attack, each)) for each in strengths if position_of(each, searched) is None]
+        found += [
+            (attack, value_as_typed(attack, each)) for each in strengths if strength_position(each, searched) is None
+        ]
     return tuple(found)
 
 

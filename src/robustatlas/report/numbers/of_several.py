@@ -8,7 +8,7 @@ from functools import partial
 
 from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics
@@ -42,7 +42,7 @@ class ModelNumbers:
     @property
     def barred(self) -> set[str]:
         """Labels of the numbers that may not compete, as they rest on a gradient that misleads."""
-        return {label for label, number in self.numbers.items() if masked(self.table, number.at)}
+        return {label for label, number in self.numbers.items() if masked_shares(self.table, number.at)}
 
     def restrict(self, labels: Collection[str]) -> ModelNumbers:
         """Return the model with some of its numbers."""
@@ -169,7 +169,7 @@ def _measures(
     """Return the accuracies of a model; of one attack its mean stands once."""
     found = {}
     for attack, strength in first.items():
-        standing = share_statistic(table.survivors_within({attack: strength}))
+        standing = share_statistic(table.survivors_at_distances({attack: strength}))
         found[point_label(attack, strength)] = statistics.Measure(kinds.ROBUST, {attack: (strength,)}, standing)
     found |= statistics.measures_of(table, worst_at)
     if len(table.attacks) == 1:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from robustatlas.metrics.bootstrap import SampleStatistic
-from robustatlas.metrics.comparison import holm
-from robustatlas.metrics.differences import chance_of_difference, difference_intervals
+from robustatlas.metrics.comparison import chance_of_difference, difference_intervals, holm
 from robustatlas.metrics.intervals import Interval
 from robustatlas.report.numbers.definitions import CONFIDENCE, REPLICATES, SIGNIFICANCE
 

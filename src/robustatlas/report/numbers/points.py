@@ -9,7 +9,7 @@ from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_streng
 from robustatlas.common.wording import list_names, suggestion
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
 from robustatlas.outcomes.outcome import Outcome
-from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, levels_hint, listed_strengths, position_of
+from robustatlas.outcomes.strengths import STRENGTH_TOLERANCE, levels_hint, listed_strengths, strength_position
 from robustatlas.outcomes.table import OutcomeTable
 
 
@@ -62,7 +62,7 @@ def searched_points(
             there = suggestion(attack, grids, f"give one of {list_names(grids) or 'none'}")
             raise UserError(f"{option} names {attack!r}, which is not evaluated{there}")
         grid, given = grids[attack], f"{option} {attack}{sign}{format_strength(most, attack=attack)}"
-        place = position_of(most, grid)
+        place = strength_position(most, grid)
         if place is None:
             point = ((attack, value_as_typed(attack, most)),)
             if meant := levels_hint(most, grid[-1]):

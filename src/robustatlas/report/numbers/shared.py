@@ -11,10 +11,17 @@ import numpy as np
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import add_mark, list_names
-from robustatlas.outcomes.alike import Subject, attack_differences, different_data, refusal_to_compare
+from robustatlas.outcomes.comparable import (
+    Subject,
+    attack_differences,
+    common_points,
+    different_data,
+    different_points,
+    find_rows,
+    refusal_to_compare,
+    shared_index,
+)
 from robustatlas.outcomes.outcome import Integers
-from robustatlas.outcomes.points import common_points, different_points
-from robustatlas.outcomes.shared import rows_of, shared_index
 from robustatlas.results.result import Result
 
 
@@ -22,7 +29,7 @@ def distinct_names(results: Iterable[Result]) -> list[str]:
     """Names of the models, marked where numbers are invalid; where they are the same, with the names of the run
     directories, or numbered.
     """
-    return _distinct([(result.name, result.path, result.suspect) for result in results])
+    return _distinct([(result.name, result.path, result.is_suspect) for result in results])
 
 
 def _distinct(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
@@ -41,7 +48,7 @@ class Shared:
 
     Attributes:
         names: of the runs, distinct.
-        results: the runs; :class:`robustatlas.results.many.Results` are read one by one.
+        results: the runs; :class:`robustatlas.results.result.Results` are read one by one.
         index: positions of the shared samples in the data set, increasing.
         grid: attack -> the shared strengths.
         left_out: names of attacks and points that not all runs have.
@@ -70,7 +77,7 @@ class Shared:
 
     def table(self, run: int) -> Result:
         """Return one run on the shared samples, under the shared attacks and strengths."""
-        return self.run_on_samples(run).judged().restrict_distances(self.grid)
+        return self.run_on_samples(run).select_judged().restrict_distances(self.grid)
 
     @property
     def is_everything(self) -> bool:
@@ -80,7 +87,7 @@ class Shared:
     def run_on_samples(self, run: int) -> Result:
         """Return one run on the shared samples, under everything that it has."""
         result = replace(self.results[run], name=self.names[run])
-        return result.select(rows_of(result.index, self.index))
+        return result.select(find_rows(result.index, self.index))
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class _Brief:
     @classmethod
     def from_result(cls, result: Result) -> _Brief:
         return cls(
-            model=(result.name, result.path, result.suspect),
+            model=(result.name, result.path, result.is_suspect),
             subject=subject_of(result, result.name),
             index=result.index,
             labels=result.labels,
@@ -147,7 +154,7 @@ def shared_of_runs(results: Sequence[Result], names: Sequence[str] | None = None
     left_out = [attack for attack in everything if attack not in grid and attack not in unlike]
     for brief in briefs:
         left_out += different_points(brief.strengths, grid, [a for a in brief.strengths if a in grid])[1]
-    unfinished = tuple(said for subject in subjects if (said := subject.unfinished))
+    unfinished = tuple(said for subject in subjects if (said := subject.unfinished_note))
     return Shared(tuple(names), results, index, grid, tuple(dict.fromkeys(left_out)), unlike, unfinished)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.wording import join_words, masked_reason
 from robustatlas.metrics.intervals import Interval
-from robustatlas.outcomes.masked import masked
+from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers.number import Number
 from robustatlas.report.numbers.of_several import SharedNumbers
@@ -120,7 +120,7 @@ def standings_of(several: SharedNumbers) -> Standings:
         for attack in several.shared.grid
     )
     points = tuple(_contest(several, label, label) for label in several.headline_labels if several.headline.at)
-    reasons = ((name, masked(one.table)) for name, one in zip(several.shared.names, several.models, strict=True))
+    reasons = ((name, masked_shares(one.table)) for name, one in zip(several.shared.names, several.models, strict=True))
     return Standings(
         names=several.shared.names,
         samples=several.shared.samples,

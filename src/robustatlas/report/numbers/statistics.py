@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -11,9 +10,9 @@ from robustatlas.common.errors import UserError
 from robustatlas.metrics.bootstrap import AccuracyStatistics, SampleStatistic, confidence_intervals, share_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume, adversarial_hypervolume
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.references.points import CLEAN
+from robustatlas.metrics.references.reference import CLEAN
 from robustatlas.metrics.registry import attack_metrics, model_metrics, reference_metrics
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import strength_position
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers.against import Held
@@ -54,7 +53,7 @@ def measured_intervals(table: OutcomeTable, measures: Callable[[OutcomeTable], M
         table: the outcomes.
         measures: numbers of a table, each of which rises or falls with every accuracy.
     """
-    found, doubted = intervals(statistics_of(measures(table))), table.doubted()
+    found, doubted = intervals(statistics_of(measures(table))), table.with_possible_examples()
     if doubted is None:
         return found
     certain = intervals(statistics_of(measures(doubted)))
@@ -86,7 +85,7 @@ def measures_of(table: OutcomeTable, worst_at: Mapping[str, float] | None = None
     if grids:
         found[kinds.MEAN] = Measure(kinds.MEAN, grids, accuracies.average())
     if worst_at and (len(worst_at) > 1 or len(worst_at) < len(grids)):
-        worst = share_statistic(table.survivors_within(worst_at))
+        worst = share_statistic(table.survivors_at_distances(worst_at))
         found[kinds.WORST] = Measure(kinds.WORST, {attack: (at,) for attack, at in worst_at.items()}, worst)
     found |= {name: Measure(name, grids, one) for name, one in own_statistics(table).items()}
     return found | {
@@ -153,7 +152,7 @@ def intervals_against(
     It reaches as far as a ratio can: up to 100 if the reference is the best of models of which this is one.
     """
     most = 100.0 if held.relative else math.inf
-    ratios = measured_intervals(table, partial(measures, held=held))
+    ratios = measured_intervals(table, lambda one: measures(one, held))
     return {name: replace(one, high=max(one.value, min(one.high, most))) for name, one in ratios.items()}
 
 
@@ -171,7 +170,7 @@ def hypervolume_of(
         if strengths is None:
             return adversarial_hypervolume(outcome.margins, clean, outcome.strengths)
         whole = adversarial_hypervolume(outcome.margins, clean)
-        kept = [position_of(strength, outcome.strengths.tolist()) for strength in strengths]
+        kept = [strength_position(strength, outcome.strengths.tolist()) for strength in strengths]
         return adversarial_hypervolume(whole.frontier[:, np.array(kept, np.int64)], whole.clean, strengths)
     except UserError:
         return None

@@ -9,7 +9,7 @@ from robustatlas.common.wording import list_names
 from robustatlas.metrics.bootstrap import AccuracyStatistics
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references.matching import restrict_training
-from robustatlas.metrics.references.points import points_of, select_shared_points
+from robustatlas.metrics.references.reference import read_points, select_shared_points
 from robustatlas.metrics.stability import Difficulty, StabilityConstant, stability_constant
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers.against import Held
@@ -69,7 +69,7 @@ def stability(
     ours, reference = AccuracyStatistics(table.restrict_distances(points)), held.table(points)
     hard = asked.difficulty
     if not isinstance(hard, str):
-        hard = select_shared_points(points_of(hard, "difficulties", held.reference.accuracies), reference)
+        hard = select_shared_points(read_points(hard, "difficulties", held.reference.accuracies), reference)
     found = {
         floor: stability_constant(ours.table, reference, seen, asked.alpha, floor, difficulty=hard)
         for floor in asked.floors

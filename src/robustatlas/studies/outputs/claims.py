@@ -10,7 +10,7 @@ from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.trainings import mean_over
+from robustatlas.metrics.trainings import mean_over_trainings
 from robustatlas.studies.description import Study, StudyEntry, check_known
 from robustatlas.studies.numbers import StudyNumber, label_of, number_of
 from robustatlas.studies.outputs.base import Made, Output, Wanted, printed_heading, with_printed
@@ -142,7 +142,7 @@ class ClaimsOfPapers(Output):
         )
         if why := more.why or less.why:
             return ours, why, OPEN
-        gap, digits = mean_over(more.over.values - less.over.values), more.digits
+        gap, digits = mean_over_trainings(more.over.values - less.over.values), more.digits
         said = f"{gap.value:+.{digits}f} [{gap.low:.{digits}f}, {gap.high:.{digits}f}]"
         return ours, said, verdict(gap, more.masked, less.masked)
 

@@ -14,11 +14,11 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_interval, format_strength, text_as_typed
 from robustatlas.common.wording import pluralise
 from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
+from robustatlas.metrics.curves import change_of_slope
 from robustatlas.metrics.figures import plot_curves
 from robustatlas.metrics.interclass import LpNorm
-from robustatlas.metrics.slopes import change_of_slope
 from robustatlas.metrics.trainings import combine_trainings
-from robustatlas.outcomes.outcome import broken_within
+from robustatlas.outcomes.outcome import broken_mask
 from robustatlas.outcomes.strengths import read_strength
 from robustatlas.studies.description import DataEntry, Strength, Study, check_known
 from robustatlas.studies.numbers import StudyNumber
@@ -82,7 +82,7 @@ class Curves(Output):
     def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings: by the sizes found, so that it is at least this."""
         broken = [
-            {"error": share_statistic(broken_within(curve.distance_curve.minimal_sizes, [size])[:, 0])}
+            {"error": share_statistic(broken_mask(curve.distance_curve.minimal_sizes, [size])[:, 0])}
             for curve in curves
         ]
         return StudyNumber(combine_trainings(broken)["error"])

@@ -14,7 +14,7 @@ from pydantic import Field
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.escaping import figure_text
 from robustatlas.metrics.competitiveness import RatioKind, competitiveness_ratio, percent_seen
-from robustatlas.metrics.figures.paper import INK, axes_of
+from robustatlas.metrics.figures.paper import INK, styled_axes
 from robustatlas.metrics.references import Reference, load_reference
 from robustatlas.metrics.references.matching import restrict_training
 from robustatlas.metrics.references.reference import Defense
@@ -119,7 +119,7 @@ def _printed_value(values: dict[str, float], number: str) -> str:
 
 
 def _bars(values: dict[str, float]) -> Any:
-    with axes_of(None, 2.15) as axes:
+    with styled_axes(None, 2.15) as axes:
         axes.barh([*map(figure_text, values)], [*values.values()], color=INK)
         axes.invert_yaxis()
         axes.set_xlabel("CR ind-avg (%)")

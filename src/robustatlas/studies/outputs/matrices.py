@@ -15,7 +15,7 @@ from robustatlas.common.typed_strengths import format_strength, text_as_typed, v
 from robustatlas.metrics.comparison import attack_correlation
 from robustatlas.metrics.figures import plot_accuracy_matrix, plot_scores, plot_trained_strengths
 from robustatlas.metrics.references import load_reference
-from robustatlas.outcomes.strengths import position_of
+from robustatlas.outcomes.strengths import strength_position
 from robustatlas.report.facts.agreement import FEWEST
 from robustatlas.studies.description import Study
 from robustatlas.studies.numbers import StudyNumber
@@ -149,7 +149,7 @@ class Accuracies(Output):
     def figures(self, done: Finished) -> dict[str, Any]:
         """Draw the accuracies of the first training of each model."""
         runs = {model: self.runs(done, model)[0] for model in self.selected_models(done.study)}
-        return {model: plot_accuracy_matrix(run.accuracies().sound()).figure for model, run in runs.items()}
+        return {model: plot_accuracy_matrix(run.accuracies().drop_doubts()).figure for model, run in runs.items()}
 
 
 class TrainedStrengths(Accuracies):
@@ -202,7 +202,7 @@ class OfReference(Output):
             (
                 attack_label(attack).label,
                 format_strength(s, attack=attack),
-                float(ours.accuracies.accuracy_within(attack, s)),
+                float(ours.accuracies.accuracy_at_distance(attack, s)),
             )
             for attack, s in points
         ]
@@ -219,7 +219,7 @@ class OfReference(Output):
 
 def _printed_at(printed: AccuracyTable, attack: str, strength: float) -> Cell:
     grid = list(printed.distance_entries.get(attack, ()))
-    place = position_of(strength, grid)
+    place = strength_position(strength, grid)
     return "not there" if place is None else float(printed.values(attack)[place])
 
 

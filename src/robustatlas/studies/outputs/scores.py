@@ -11,7 +11,7 @@ from pydantic import Field
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import model_styles
-from robustatlas.metrics.figures.paper import axes_of, legend_above
+from robustatlas.metrics.figures.paper import legend_above, styled_axes
 from robustatlas.studies.description import Study, StudyEntry
 from robustatlas.studies.numbers import digits_of, label_of
 from robustatlas.studies.outputs.base import Made, Output, printed_heading, with_printed
@@ -96,7 +96,7 @@ class Scatter(Output):
 
 def scattered(points: Mapping[str, Sequence[tuple[float, float, float, float]]], x: str, y: str) -> Any:
     """The figure of one number over another; ``points``: label -> both values and their deviations."""
-    with axes_of(None, 2.15 + 0.11 * max(0, len(points) - 3)) as axes:
+    with styled_axes(None, 2.15 + 0.11 * max(0, len(points) - 3)) as axes:
         for (label, here), style in zip(points.items(), model_styles(list(points)), strict=True):
             across, up, wide, high = zip(*here, strict=True)
             axes.errorbar(

@@ -50,7 +50,7 @@ class Look:
     @classmethod
     def from_result(cls, result: Result, epoch: int, run: Path) -> Look:
         """Return the look for the result of an evaluation."""
-        judged = [name for name in result.attacks if result.outcome(name).judged]
+        judged = [name for name in result.attacks if result.outcome(name).is_judged]
         table = result.restrict_distances({name: result.distances(name).tolist() for name in judged})
         found = intervals(statistics_of(measures_of(table)))
         robust = {name: found[mean_label(name)] for name in table.attacks}
