@@ -104,7 +104,7 @@ def test_some_attacks_make_an_incomplete_comparison() -> None:
 
 
 def test_a_reference_without_clean_accuracy_gives_uar_only() -> None:
-    bare = dataclasses.replace(SMALL, accuracies=dataclasses.replace(SMALL.accuracies, clean=float("nan")))
+    bare = dataclasses.replace(SMALL, accuracies=AccuracyTable(float("nan"), SMALL.accuracies.entries))
     facts = facts_of(result(), "mine", bare, {"linf": 0.01})
     assert facts.reference is not None
     assert list(facts.reference.numbers) == ["mUAR"] and facts.reference.training is None
