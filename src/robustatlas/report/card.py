@@ -11,8 +11,8 @@ from robustatlas.common.typed_strengths import (
     falling_scale_start,
     format_size,
     format_strength,
+    range_words,
     word_beyond,
-    words_up_to,
 )
 from robustatlas.common.wording import MARK, MASKED, add_mark, elide_middle
 from robustatlas.metrics.intervals import Interval
@@ -167,7 +167,7 @@ def _sizes(strip: Strip) -> str:
     """Return where the clean accuracy is halved, of the last strength, in the attack's own unit."""
     last = format_strength(strip.last, 3, attack=strip.attack)
     if not strip.searched:
-        return f"{words_up_to(strip.attack)} {last}"
+        return f"{range_words(strip.attack)} {last}"
     within = strip.halved <= strip.last
     if not within:
         return f"{word_beyond(strip.attack)} {last}"
@@ -175,7 +175,7 @@ def _sizes(strip: Strip) -> str:
     return (
         f"{halved} of {last}"
         if falling_scale_start(strip.attack) is None
-        else f"{halved}, {words_up_to(strip.attack)} {last}"
+        else f"{halved}, {range_words(strip.attack)} {last}"
     )
 
 
