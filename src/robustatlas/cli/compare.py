@@ -35,9 +35,9 @@ from robustatlas.outcomes.strengths import strengths_as_typed
 from robustatlas.report.compared import KEPT, Comparison
 from robustatlas.report.compared import compare as compare_runs
 from robustatlas.report.facts.agreement import Agreement, agreement_of
-from robustatlas.report.facts.groups import groups_of, runs_of_groups
 from robustatlas.report.facts.rows import About, model_facts, read_about
 from robustatlas.report.numbers.against import Held, choose_reference
+from robustatlas.report.numbers.groups import groups_of, runs_of_groups
 from robustatlas.report.numbers.number import WORST, Number
 from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
 from robustatlas.report.numbers.shared import Shared

@@ -42,12 +42,12 @@ from robustatlas.report.facts.rows import (
     run_row,
     sparse_rows,
 )
-from robustatlas.report.facts.units import unit_of
 from robustatlas.report.looks import look_of, style_sheet
 from robustatlas.report.numbers.against import against_what
 from robustatlas.report.numbers.plain import finite
 from robustatlas.report.numbers.shared import distinct_names, subject_of
 from robustatlas.report.numbers.steadiness import ALPHA
+from robustatlas.report.numbers.units import unit_of
 from robustatlas.report.pages import parts
 from robustatlas.results.result import Result
 

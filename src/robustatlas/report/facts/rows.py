@@ -28,7 +28,6 @@ from robustatlas.outcomes.comparable import (
 )
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.report.facts.attack import best_known
-from robustatlas.report.facts.units import calibrations_of
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.definitions import CONFIDENCE, worst_case_points
 from robustatlas.report.numbers.headline import Headline, choose_headline, headline_of
@@ -37,6 +36,7 @@ from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
 from robustatlas.report.numbers.shared import subject_of
 from robustatlas.report.numbers.statistics import hypervolume_of, own_statistics
 from robustatlas.report.numbers.steadiness import stability
+from robustatlas.report.numbers.units import calibrations_of
 from robustatlas.results.result import Result
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}

@@ -19,7 +19,6 @@ from robustatlas.report.facts.field import Beside, field_places
 from robustatlas.report.facts.grids import GridAdvice, extended
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import model_facts
-from robustatlas.report.facts.units import calibrations_of
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics
 from robustatlas.report.numbers.against import Held, against_what, hold_against
@@ -28,6 +27,7 @@ from robustatlas.report.numbers.headline import Headline, HeadlineChoice, choose
 from robustatlas.report.numbers.number import Number, Numbers
 from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
 from robustatlas.report.numbers.steadiness import Steadiness, stability
+from robustatlas.report.numbers.units import calibrations_of
 from robustatlas.results.result import Result
 
 
@@ -133,8 +133,7 @@ class RunFacts:
     @property
     def own(self) -> dict[str, Number]:
         """Name -> number of the registry that the outcomes give by themselves, such as UA2."""
-        names = {number.what for number in self.numbers}
-        return {name: self.numbers.select(name)[0] for name in self.own_names if name in names}
+        return {number.what: number for number in self.numbers if number.what in self.own_names}
 
     @property
     def advice(self) -> list[GridAdvice]:
@@ -190,7 +189,7 @@ def facts_of(
         invalid=result.invalid,
         beside=field_places(result),
         own_names=tuple(statistics.own_statistics(judged)),
-        certified=tuple(certified_of(result)),
+        certified=tuple(certified_of(result, numbers)),
         calibrations=calibrations_of(result.records.values()),
         headline=headline_of(table, choice),
         command=next((plan.command for plan in reversed(result.plans) if plan.command), ""),

@@ -13,6 +13,7 @@ from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers.number import Number
 from robustatlas.report.numbers.of_several import SharedNumbers
 from robustatlas.report.numbers.pairs import MOST_COMPARED
+from robustatlas.report.numbers.statistics import mean_label
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def standings_of(several: SharedNumbers) -> Standings:
     attacks = tuple(
         _contest(
             several,
-            f"average {attack}" if len(several.shared.grid) > 1 else kinds.MEAN,
+            mean_label(attack) if len(several.shared.grid) > 1 else kinds.MEAN,
             attack_label(attack).label,
             attack,
         )
