@@ -17,8 +17,9 @@ from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Forecast, forecasted
 from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.throughput import DeviceThroughput
-from robustatlas.models import load_model, parse_settings
 from robustatlas.models.classifier import Classifier
+from robustatlas.models.loading import load_model
+from robustatlas.models.settings import parse_settings
 from robustatlas.results.result import Result
 
 _GRAMMAR = "SOURCE [--name NAME] [--weights FILE] [--mean NUMBERS] [--std NUMBERS] [--set NAME=VALUE]..."

@@ -19,8 +19,8 @@ from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.examples import Examples
 from robustatlas.evaluation.records import PIXELS, recorded_attack
 from robustatlas.evaluation.samples import ChosenSamples, choose_samples
-from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier
+from robustatlas.models.loading import load_model
 from robustatlas.outcomes import AttackRecord, Run
 from robustatlas.outcomes.strengths import merged_strengths
 from robustatlas.threats.base import ThreatModel
