@@ -18,8 +18,8 @@ from robustatlas.common.typed_strengths import (
     falling_scale_start,
     format_size,
     format_strength,
+    range_words,
     value_as_typed,
-    words_up_to,
 )
 from robustatlas.common.wording import pluralise
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
@@ -551,7 +551,7 @@ def change_of_slope(
     knot, before, bend = _fit_knots(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
     if not before[0] + bend[0] and not before[0]:
         raise UserError(
-            f"The curve does not rise {words_up_to(curve.attack)} {format_strength(end, attack=curve.attack)}; look "
+            f"The curve does not rise {range_words(curve.attack)} {format_strength(end, attack=curve.attack)}; look "
             "farther."
         )
     generator, samples = np.random.default_rng(seed), len(wrong)

@@ -23,7 +23,6 @@ from robustatlas.checks.run_findings import (
     refusal_sentence,
     refused_findings,
 )
-from robustatlas.common.bound import Bound
 from robustatlas.common.errors import UserError
 from robustatlas.common.tabular import Grid, Tabular
 from robustatlas.common.wording import masked_warning
@@ -314,8 +313,6 @@ class Result(OutcomeTable, Tabular):
     def curve(self, attack: str) -> RobustnessCurve:
         """Return the robustness curve: robust error as a function of the perturbation size."""
         return RobustnessCurve.from_outcome(self.outcome(attack), model=self.name)
-
-    card = Bound()
 
     def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
         """Return how often a randomised model misclassifies each sample's smallest example, in percent of fresh draws.
