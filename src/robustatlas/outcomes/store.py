@@ -364,15 +364,15 @@ class Run:
 
     def samples_with_examples(self, attack: str) -> Integers:
         """Return the samples of an attack whose examples were kept, increasing; only positions are read."""
-        held = [self.stored_samples(record, examples=True) for record in self._records_by_name().get(attack, [])]
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
+        stored = [self.stored_samples(record, examples=True) for record in self._records_by_name().get(attack, [])]
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *stored]))
 
     def circumstances(self) -> list[dict[str, str]]:
         """Return the machines and versions that computed the parts, each pair once; other metadata are counted."""
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
-            for said in self._storage.metadata(self._parts.names(record)):
-                about = machine_metadata(said, aside=("created", ATTACK, OF_RUN))
+            for metadata in self._storage.metadata(self._parts.names(record)):
+                about = machine_metadata(metadata, aside=("created", ATTACK, OF_RUN))
                 found.setdefault(repr(sorted(about.items())), about)
         return list(found.values())
 

@@ -120,8 +120,8 @@ class Result(OutcomeTable, Tabular):
         )
 
     def __repr__(self) -> str:
-        told = [f"  {attack}: {said}" for attack, said in self.audit_sentences().items()]
-        return "\n".join([display.text_of(self, self.warnings, self._verdict), *told])
+        audits = [f"  {attack}: {sentence}" for attack, sentence in self.audit_sentences().items()]
+        return "\n".join([display.text_of(self, self.warnings, self._verdict), *audits])
 
     def _grid(self) -> Grid:
         return display.grid_of(self, self.warnings, self._verdict)
@@ -142,13 +142,13 @@ class Result(OutcomeTable, Tabular):
         warnings of the checks when each attack was last asked for.
         """
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
-        said = [warning for plan in last.values() for warning in plan.warnings]
+        warned = [warning for plan in last.values() for warning in plan.warnings]
         lost, diagnosis = super().invalid, self.diagnosis
         found = [masked_warning(lost)] if lost else []
         found += self._audits.concerns()
         if diagnosis is not None and diagnosis.has_doubts:
             found.append(diagnosis.warning)
-        return tuple(dict.fromkeys([*found, *said]))
+        return tuple(dict.fromkeys([*found, *warned]))
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:
@@ -156,8 +156,8 @@ class Result(OutcomeTable, Tabular):
 
         A diagnosis for attacks without gradients alone tells nothing.
         """
-        kept = self._run.diagnoses() if self._run is not None else []
-        telling = [record for record in kept if record.told] or kept
+        records = self._run.diagnoses() if self._run is not None else []
+        telling = [record for record in records if record.told] or records
         besides = [audit_finding(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
         besides += refused_findings(self.outcomes.values(), self.clean)
         besides += [missing_audit_finding(attack, ours) for attack, ours in self._attacks_without_audit().items()]
@@ -283,8 +283,8 @@ class Result(OutcomeTable, Tabular):
         Raises:
             UserError: nothing was certified under that attack.
         """
-        sizes, held = self.certified_size(attack), self.certified_sizes[attack]
-        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.name)
+        sizes, certified = self.certified_size(attack), self.certified_sizes[attack]
+        return RobustnessCurve(sizes, attack=attack, unit=certified.unit, model=self.name)
 
     def two_sided(self, attack: str) -> TwoSided:
         """Return both sides of an attack's robustness curve: what was found, and what is certain.
@@ -439,8 +439,8 @@ def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Resul
 
 def _last_name(cards: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the name that was said of a model last, or the title where a card has no name; None: neither was said."""
-    said = [card.get("name", card.get("title")) for card in cards]
-    return next((name for name in reversed(said) if isinstance(name, str) and name.strip()), None)
+    names = [card.get("name", card.get("title")) for card in cards]
+    return next((name for name in reversed(names) if isinstance(name, str) and name.strip()), None)
 
 
 class Results(Sequence[Result]):
