@@ -42,7 +42,7 @@ def diagnosed_at_ends(store: Run, model: Classifier, request: DiagnosisRequest) 
         attack.name: attack.strengths
         for attack, _ in _searching(request)
         if len(attack.strengths) > len(before[attack.name])
-        and np.isin(index, store.finished(attack.name, attack.strengths)).all()
+        and np.isin(index, store.finished_samples(attack.name, attack.strengths)).all()
     }
     if not through or not diagnosis.can_change:
         return diagnosis

@@ -183,8 +183,8 @@ def _measure_pace(ready: PreparedAttacks, task: AttackTask, missing: NDArray[np.
 def _bytes_on_disk(ready: PreparedAttacks, record: AttackRecord, samples: int, seconds: float) -> float:
     """Return the bytes of ``samples`` rows in parts, where a sample takes ``seconds``."""
     row = sum(
-        np.dtype(kind).itemsize * (len(record.strengths) if dimensions == 2 else 1)
-        for kind, dimensions in OUTCOME_COLUMNS.values()
+        np.dtype(column.kind).itemsize * math.prod(column.shape(1, len(record.strengths)))
+        for column in OUTCOME_COLUMNS.values()
     )
     part = min(samples, max(SMALLEST_CHUNK, CHUNK_SECONDS / max(seconds, 1e-9)))
     image = 4 * math.prod(ready.samples.rows.shape[1:]) if ready.settings.keep_adversarial else 0

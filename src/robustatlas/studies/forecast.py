@@ -189,7 +189,7 @@ class _Counter:
         place = self.done.folder / step.place
         if self.done.state(step) in (State.AGAIN, State.REFUSED) or not is_run(place):
             return number
-        return max(0, number - len(Run.open(place).finished(attack)))
+        return max(0, number - len(Run.open(place).finished_samples(attack)))
 
     def _test_images(self, data: str) -> int:
         return self.trial_images(self.study.data[data], "test", _IMAGES)[1]
