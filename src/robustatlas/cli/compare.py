@@ -13,7 +13,7 @@ from rich.console import Console
 
 from robustatlas.cli import _groups, _pairs, _runs
 from robustatlas.cli._help import OUTPUT, FullHelp
-from robustatlas.cli._options import parse_strength_of
+from robustatlas.cli._options import parse_attack_strengths
 from robustatlas.cli._terminal import column_groups, print_definitions, safe, table, tables_of_numbers, tables_that_fit
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
@@ -101,7 +101,7 @@ def compare(
     robustatlas show runs/mynet --reference mine.json
     ```
     """
-    chosen_union = parse_strength_of(union, "--union") or None
+    chosen_union = parse_attack_strengths(union, "--union") or None
     form = _form(json=as_json, csv=as_csv, latex=as_latex)
     if group:
         if form:
@@ -111,8 +111,8 @@ def compare(
         _compare_groups(runs, group, reference, weights, chosen_union, explain, save_reference)
         return
     _check(runs or [], save_reference)
-    asked = parse_strength_of(headline, "--headline") or None
-    found = _Compared.from_runs(runs or [], reference, weights, chosen_union, read_about(about), asked)
+    asked = parse_attack_strengths(headline, "--headline") or None
+    found = _Comparison.from_runs(runs or [], reference, weights, chosen_union, read_about(about), asked)
     if form:
         sys.stdout.write(getattr(Comparison(found.numbers), form)())
         for note in found.numbers.shared.notes if form != "json" else ():  # which has them itself
@@ -137,7 +137,7 @@ def _form(**asked: bool) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _Comparison:
     """The runs with their numbers, and what is known of the training of each."""
 
     numbers: SharedNumbers
@@ -153,7 +153,7 @@ class _Compared:
         worst_at: Mapping[str, float] | None,
         known: Mapping[str, About],
         headline: Mapping[str, float] | None = None,
-    ) -> _Compared:
+    ) -> _Comparison:
         """Read the runs and compute their numbers."""
         chosen = choose_reference(reference, Results(runs, kept=KEPT), weights)
         numbers = compare_runs(

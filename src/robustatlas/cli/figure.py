@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from robustatlas.cli._help import ATTACKS, OUTPUT
-from robustatlas.cli._options import names_in
+from robustatlas.cli._options import split_names
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
@@ -45,7 +45,7 @@ def figure(
 
     picture_kind(output)
     shared = shared_of_runs(Results(runs, kept=len(runs)))
-    asked = names_in(attacks) or list(shared.grid)
+    asked = split_names(attacks) or list(shared.grid)
     if unknown := [attack for attack in asked if attack not in shared.grid]:
         different = [name for name in unknown if name in shared.unlike]
         why = "".join(f" The threat models of {name} differ: {shared.unlike[name]}." for name in different)

@@ -25,7 +25,13 @@ class UserError(ValueError):
 
 
 class RobustnessWarning(UserWarning):
-    """Category of warnings about doubtful numbers and files that are ignored."""
+    """Category of warnings about doubtful numbers and files that are ignored.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", ra.RobustnessWarning)
+    """
 
 
 @contextmanager

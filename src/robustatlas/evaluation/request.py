@@ -19,8 +19,8 @@ from robustatlas.common.scalars import integer_or_none, parse_count, parse_seed
 from robustatlas.data import Dataset
 from robustatlas.evaluation.cores import Cores
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.workers import Cluster, cluster_of
-from robustatlas.evaluation.workers.share import Share, share_of
+from robustatlas.evaluation.workers import Cluster, parse_cluster
+from robustatlas.evaluation.workers.share import Share, parse_share
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import Identity, Run
 from robustatlas.outcomes.locks import part_lock
@@ -99,8 +99,8 @@ class Request:
         _check_switch("keep_adversarial", self.keep_adversarial)
         _check_switch("diagnose", self.diagnose)
         _check_progress(self.progress)
-        self._keep("part", share_of(self.part))
-        self._keep("ray", cluster_of(self.ray, self._count_of_workers))
+        self._keep("part", parse_share(self.part))
+        self._keep("ray", parse_cluster(self.ray, self._count_of_workers))
 
     def _keep(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -114,7 +114,7 @@ class Request:
         if (value := getattr(self, name)) is not None:
             self._keep(name, parse_count(name, value))
 
-    def attacks_on(self, model: Classifier) -> Attacks:
+    def attacks_or_default(self, model: Classifier) -> Attacks:
         """Return the attacks that are named, or the default ones of ``model``."""
         return default_attacks(model) if self.attacks is None else self.attacks
 
@@ -153,7 +153,7 @@ class Request:
     @property
     def share(self) -> Share:
         """Part of the samples that is asked for."""
-        return share_of(self.part)
+        return parse_share(self.part)
 
     def lock_part(self, run: Run, say: Callable[[str], None]) -> AbstractContextManager[None]:
         """Hold the lock of the part that is asked for, unless the run was handed over open: then its opener holds it.

@@ -131,7 +131,7 @@ def _check(runs: Sequence[Run]) -> None:
 def _check_sizes(joined: Run) -> None:
     """Raise where the certified sizes of one run contradict the examples of another."""
     for attack in {record.name for record in joined.records().values()}:
-        if len(index := joined.finished(attack)):
+        if len(index := joined.finished_samples(attack)):
             try:
                 joined.table([attack], index)
             except UserError as error:
