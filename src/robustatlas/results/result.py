@@ -67,6 +67,7 @@ class Result(OutcomeTable, Tabular):
         path: the run directory, None for a run in memory.
         missing: attack to number of samples without an outcome; empty when complete.
         about: what the owner of the run says of the model; see :meth:`describe`.
+        run: the run that the numbers are of; None for a table of arrays at hand.
 
     Example:
         >>> import numpy as np
@@ -84,7 +85,7 @@ class Result(OutcomeTable, Tabular):
     path: Path | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
-    _run: Run | None = field(default=None, repr=False)
+    run: Run | None = field(default=None, repr=False)
 
     @classmethod
     def from_run(
@@ -116,7 +117,7 @@ class Result(OutcomeTable, Tabular):
             path=run.path,
             missing=run.missing_counts(),
             about={key: value for card in cards for key, value in card.items() if key != "name"},
-            _run=run,
+            run=run,
         )
 
     def __repr__(self) -> str:
@@ -156,7 +157,7 @@ class Result(OutcomeTable, Tabular):
 
         A diagnosis for attacks without gradients alone tells nothing.
         """
-        records = self._run.diagnoses() if self._run is not None else []
+        records = self.run.diagnoses() if self.run is not None else []
         telling = [record for record in records if record.told] or records
         besides = [audit_finding(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
         besides += refused_findings(self.outcomes.values(), self.clean)
@@ -167,8 +168,8 @@ class Result(OutcomeTable, Tabular):
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep in the run what indicators read of its model; of no effect on any number."""
-        if self._run is not None:
-            self._run.keep_diagnosis(record)
+        if self.run is not None:
+            self.run.keep_diagnosis(record)
             vars(self).pop("diagnosis", None)
 
     @property
@@ -236,19 +237,14 @@ class Result(OutcomeTable, Tabular):
         Raises:
             UserError: the numbers are of no run, or something is said that JSON cannot hold.
         """
-        if self._run is None:
+        if self.run is None:
             raise UserError("These numbers are of no run, so nothing can be kept with them; give evaluate a run.")
-        self._run.describe({**(about or {}), **more})
+        self.run.describe({**(about or {}), **more})
 
     @property
     def circumstances(self) -> Sequence[Mapping[str, str]]:
         """Devices, hosts and versions with which the numbers were computed, each combination once."""
-        return self._run.circumstances() if self._run else ()
-
-    @property
-    def run(self) -> Run | None:
-        """The run that the numbers are of; None of arrays."""
-        return self._run
+        return self.run.circumstances() if self.run else ()
 
     def reread(self) -> Result:
         """Return the result of the same attacks, samples and strengths with what their run has learned since.
@@ -256,10 +252,10 @@ class Result(OutcomeTable, Tabular):
         Raises:
             UserError: the numbers are of no run.
         """
-        if self._run is None:
+        if self.run is None:
             raise UserError("These numbers are of no run, so there is nothing to read again.")
         grids = {attack: self.distances(attack).tolist() for attack in self.attacks}
-        return Result.from_run(self._run, list(self.attacks), self.index, grids)
+        return Result.from_run(self.run, list(self.attacks), self.index, grids)
 
     @classmethod
     def from_certificates(cls, run: Run, attacks: Sequence[str], index: Integers) -> Result:
@@ -353,15 +349,15 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def _audits(self) -> Audits:
-        return Audits(self, self._run.audit if self._run is not None else None)
+        return Audits(self, self.run.audit if self.run is not None else None)
 
     def searched(self, attack: str) -> Outcome:
         """Return the outcome of the run's own searches under an attack, without examples that others handed over."""
         outcome = self.outcome(attack)
-        if self._run is None:
+        if self.run is None:
             return outcome
         strengths = {attack: outcome.strengths.tolist()}
-        return self._run.table([attack], self.index, strengths, searched=True).outcome(attack)
+        return self.run.table([attack], self.index, strengths, searched=True).outcome(attack)
 
     def optimality(self, best_known: OutcomeTable) -> dict[str, float]:
         """Return the optimality of each attack in [0, 1], as AttackBench defines it, by the smallest examples known.
@@ -408,9 +404,9 @@ class Result(OutcomeTable, Tabular):
             UserError: an attack that the result does not have, or a run that kept no examples.
         """
         self.outcome(attack)
-        if self._run is None:
+        if self.run is None:
             raise UserError("This result has no adversarial examples; evaluate with keep_adversarial=True.")
-        return self._run.adversarial(attack, self.index if index is None else index)
+        return self.run.adversarial(attack, self.index if index is None else index)
 
 
 def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Result:
