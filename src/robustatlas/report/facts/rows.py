@@ -121,6 +121,7 @@ class Row:
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see
             :func:`robustatlas.outcomes.accuracies.masked_shares`.
         unranked: why the row has no place, in a sentence; empty where it may have one.
+        is_suspect: True if some numbers are invalid, or the diagnosis of the run speaks against them.
     """
 
     name: str
@@ -143,6 +144,12 @@ class Row:
     invalid: Mapping[str, float] = field(default_factory=dict)
     headline: Headline | None = None
     unranked: str = ""
+    is_suspect: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name of the defense as people read it, with a mark if its run is suspect."""
+        return add_mark(self.name, self.is_suspect)
 
     def drop_attacks(self, unlike: Mapping[str, str]) -> Row:
         """Return the row without the attacks that other rows have with different threat models; attack -> how these
@@ -225,7 +232,8 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *held.caveats(),
     ]
     return Row(
-        name=add_mark(result.name, result.is_suspect),
+        name=result.name,
+        is_suspect=result.is_suspect,
         accuracies=judged.restrict_distances(compared).accuracies(),
         about=given.model_copy(update={"title": ""}) if given.title == result.name else given,
         samples=result.samples,
