@@ -74,7 +74,7 @@ def _announce_tasks(run: Run, ready: PreparedAttacks) -> list[AttackTask]:
 
 def _with_certificates(task: AttackTask, run: Run, ready: PreparedAttacks) -> AttackTask:
     """Return the task with what the run certifies of its threat model, so that no search runs below."""
-    records = [record for record in run.certificate_records() if record.name == task.attack.name and not record.of]
+    records = [record for record in run.certificates.records() if record.name == task.attack.name and not record.of]
     if not records or ready.model.draws is not None:
         return task
     index = np.sort(ready.samples.index)

@@ -142,7 +142,7 @@ def began_with_first_samples(run: str | Path | Run | None, count: int) -> bool:
         return False
     begun = run if isinstance(run, Run) else Run.open(run)
     asked = [plan.index() for plan in begun.plans()] + [
-        begun.certificates.stored_samples(each) for each in begun.certificate_records()
+        begun.certificates.stored_samples(each) for each in begun.certificates.records()
     ]
     return bool(asked) and len(asked[0]) < count and np.array_equal(asked[0], np.arange(len(asked[0])))
 

@@ -131,7 +131,7 @@ def verify(
           linf: the smallest known of 0 samples
           l2: the smallest known of 0 samples
     """
-    store = run._run if isinstance(run, Result) else Run.open(run)
+    store = run.run if isinstance(run, Result) else Run.open(run)
     if store is None:
         raise UserError("This result is not a run; give the folder of one, or what evaluate returned.")
     given = (
