@@ -7,7 +7,7 @@ import numpy as np
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.wording import pluralise
-from robustatlas.evaluation.attack_task import AttackTask, CertifiedBefore
+from robustatlas.evaluation.attack_task import AttackTask, CertifiedBefore, missing_tasks, notes_on_other_searches
 from robustatlas.evaluation.completion import complete, show_warning
 from robustatlas.evaluation.cores import choose_cores
 from robustatlas.evaluation.ends import diagnosed_at_ends
@@ -15,7 +15,6 @@ from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.preparation import Model, PreparedAttacks, evaluation_context, open_model, prepare_attacks
 from robustatlas.evaluation.reading import DiagnosisRequest, diagnosed, diagnosis_request
 from robustatlas.evaluation.request import Data, Request
-from robustatlas.evaluation.resume import missing_tasks, notes_on_other_searches
 from robustatlas.models.classifier.backward import BACKWARD, Backward
 from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.identity import command_line, current_time

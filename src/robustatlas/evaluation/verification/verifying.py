@@ -212,7 +212,7 @@ def enter(case: Case, judged: Judgement, batch: int) -> None:
 
 
 def accuracies_by_attack(case: Case) -> dict[str, NDArray[np.float64]]:
-    """Attack -> robust accuracy in percent at each of its strengths, as the run stands now."""
+    """Return attack -> robust accuracy in percent at each of its strengths, as the run stands now."""
     return {name: case.store.table([name]).outcome(name).accuracies() for name in case.wanted}
 
 
