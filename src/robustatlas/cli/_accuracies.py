@@ -15,7 +15,6 @@ from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.display import classes_in
 from robustatlas.report.facts import RunFacts
-from robustatlas.report.facts.units import unit_of
 from robustatlas.report.numbers.definitions import worst_case_points
 from robustatlas.report.numbers.headline import choose_headline, headline_of
 from robustatlas.report.numbers.number import (
@@ -28,8 +27,9 @@ from robustatlas.report.numbers.number import (
     Number,
     Numbers,
 )
-from robustatlas.report.numbers.of_run import numbers_of_run, numbers_of_strengths
+from robustatlas.report.numbers.of_run import numbers_of_run
 from robustatlas.report.numbers.texts import range_text, value_text
+from robustatlas.report.numbers.units import unit_of
 from robustatlas.report.words import (
     headline_sentence,
     is_worst_case_shown,
@@ -57,14 +57,18 @@ class _Block:
     Attributes:
         headings: texts of the strengths.
         usual: position of the strength at which papers give accuracies; None where none is.
-        attacks: names of the attacks.
         rows: name of a row, its numbers, and their mean over the strengths.
     """
 
     headings: tuple[str, ...]
     usual: int | None = None
-    attacks: list[str] = field(default_factory=list)
     rows: list[tuple[str, Sequence[Number], float]] = field(default_factory=list)
+
+    def add_rows(self, numbers: Numbers, attack: str, kinds: Mapping[str, str]) -> None:
+        """Add the numbers of an attack; `kinds`: name of the row -> kind of number."""
+        for label, what in kinds.items():
+            if found := numbers.select(what, attack):
+                self.rows.append((label, found, numbers.mean(what, attack)))
 
 
 def print_accuracies(
@@ -190,37 +194,22 @@ def _ends(number: Number) -> str:
 def _blocks(result: Result, numbers: Numbers) -> Iterator[_Block]:
     """Yield the attacks, those at the same strengths of one unit together, above their worst case and mean."""
     blocks: dict[tuple[str, ...], _Block] = {}
-    for attack in result.attacks:
-        if numbers.select(ROBUST, attack):
-            grid = result.distances(attack).tolist()
-            headings = tuple(format_strength(each, 3, attack=attack) for each in grid)
-            key = (unit_of(attack, result.outcome(attack).unit), *headings)
-            block = blocks.setdefault(key, _Block(headings, _standard_position(attack, grid)))
-            block.attacks.append(attack)
-            block.rows += _rows(result, numbers, attack)
+    for attacks in numbers.blocks():
+        grid = result.distances(attacks[0]).tolist()
+        headings = tuple(format_strength(each, 3, attack=attacks[0]) for each in grid)
+        key = (unit_of(attacks[0], result.outcome(attacks[0]).unit), *headings)
+        block = blocks[key] = _Block(headings, _standard_position(attacks[0], grid))
+        for attack in attacks:
+            name = add_mark(attack, attack in result.invalid)
+            block.add_rows(numbers, attack, {name: ROBUST, "  typical": TYPICAL, "  certified": CERTIFIED})
+        if len(attacks) > 1:
+            block.add_rows(numbers, attacks[0], {"worst case": WORST_OF_STRENGTH, "mean": MEAN_OF_STRENGTH})
     for row, held in result.certified_sizes.items():
         if row not in result.attacks:
             headings = tuple(format_strength(each, 3, attack=held.attack) for each in held.strengths)
             block = blocks.setdefault((unit_of(held.attack), *headings), _Block(headings))
-            block.rows.append(_row(f"{row} certified", numbers.select(CERTIFIED, row)))
-    for block in blocks.values():
-        if len(block.attacks) > 1:
-            over = numbers_of_strengths(result, block.attacks)
-            block.rows.append(_row("worst case", over.select(WORST_OF_STRENGTH)))
-            block.rows.append(_row("mean", over.select(MEAN_OF_STRENGTH)))
-        yield block
-
-
-def _rows(result: Result, numbers: Numbers, attack: str) -> Iterator[tuple[str, Sequence[Number], float]]:
-    """Yield the accuracies of an attack, and below them what is typical and what is certified."""
-    yield _row(add_mark(attack, attack in result.invalid), numbers.select(ROBUST, attack))
-    for label, what in (("  typical", TYPICAL), ("  certified", CERTIFIED)):
-        if found := numbers.select(what, attack):
-            yield _row(label, found)
-
-
-def _row(label: str, found: Sequence[Number]) -> tuple[str, Sequence[Number], float]:
-    return label, found, sum(number.value for number in found) / len(found)
+            block.add_rows(numbers, row, {f"{row} certified": CERTIFIED})
+    yield from blocks.values()
 
 
 def _standard_position(attack: str, strengths: Sequence[float]) -> int | None:

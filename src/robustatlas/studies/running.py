@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import attacks_of, uar_attack
+from robustatlas.attacks.suites import resolve_attacks, uar_attack
 from robustatlas.attacks.wanted import requested_attacks
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path, write_text
 from robustatlas.common.wording import list_names, pluralise
 from robustatlas.data import load_dataset
 from robustatlas.evaluation.auditing import evaluated_and_audited
-from robustatlas.evaluation.progress import display_for
+from robustatlas.evaluation.progress import choose_display
 from robustatlas.evaluation.request import Request
-from robustatlas.evaluation.workers.share import Share, share_of
+from robustatlas.evaluation.workers.share import Share, parse_share
 from robustatlas.models.classifier import Classifier
 from robustatlas.results.result import Result
 from robustatlas.studies.description import EvaluationEntry, ModelEntry, ReferenceEntry, Study
@@ -76,7 +76,7 @@ def plan_sentence(
     folder = parse_path(out)
     check_claim(folder, study)
     finished = Finished.open(study, folder)
-    return steps_in_words(finished, steps_wanted(finished, only, share_of(part)))
+    return steps_in_words(finished, steps_wanted(finished, only, parse_share(part)))
 
 
 def steps_wanted(finished: Finished, only: Sequence[str], share: Share) -> list[Step]:
@@ -99,14 +99,14 @@ def carry_out(
         UserError: the folder cannot be written or holds another study, a step is not known or waits for one that is
             neither done nor asked for, or whatever trainings and evaluations raise.
     """
-    folder, share = parse_path(out), share_of(part)
+    folder, share = parse_path(out), parse_share(part)
     finished = Finished.open(study, folder)
     wanted = steps_wanted(finished, only, share)
     check_claim(folder, study)
     reused = steps_in_words(finished, wanted)
     _claim(folder, study)
     todo = [step for step in wanted if not finished.is_done(step)]
-    with display_for(progress, StudyDisplay, StudyLines, StudyBars) as display:
+    with choose_display(progress, StudyDisplay, StudyLines, StudyBars) as display:
         if reused:
             display.say(reused)
         for number, step in enumerate(todo, start=1):
@@ -193,7 +193,7 @@ def evaluation_request(entry: EvaluationEntry) -> Request:
     if entry.steps is not None:
         if entry.protocol != "paper":
             raise UserError("steps are for UAR's attacks as published; give protocol = 'paper' beside them.")
-        found = attacks_of(attacks, "paper")
+        found = resolve_attacks(attacks, "paper")
         attacks = [uar_attack(attack.name, attack.strengths, "paper", entry.steps) for attack in found]
     return Request(
         attacks=attacks,
