@@ -23,7 +23,7 @@ from torch.nn.utils import parametrize
 
 import robustatlas as ra
 from robustatlas.models.architectures import small_cnn
-from robustatlas.models.gradients import straight_through, surrogate
+from robustatlas.models.gradients import straight_through
 from robustatlas.models.weights import load_weights
 from robustatlas.training import Settings, recipe_named
 
@@ -133,19 +133,12 @@ class BinaryWeights(nn.Module):
         return straight_through(lambda w: w.sign() * w.abs().flatten(1).mean(1).view(-1, *[1] * (w.dim() - 1)))(weights)
 
 
-class Sign(nn.Module):
-    """The sign of each value, with the gradient of its clipped value (Hubara et al. 2016)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return surrogate(lambda x: (x >= 0).to(x) * 2 - 1, functional.hardtanh)(x)
-
-
-def binarised_cnn(activation: Callable[[], nn.Module], width: int = 24) -> nn.Module:
+def binarised_cnn(width: int = 24) -> nn.Module:
     """Return three convolutions and two linear layers, the weights of all but the first and last of two values."""
     layers: list[nn.Module] = []
     for into, out, stride in ((1, width, 2), (width, 2 * width, 2), (2 * width, 2 * width, 1)):
-        layers += [nn.Conv2d(into, out, 3, stride, 1), nn.BatchNorm2d(out), activation()]
-    layers += [nn.Flatten(), nn.Linear(2 * width * 49, 100), nn.BatchNorm1d(100), activation(), nn.Linear(100, 10)]
+        layers += [nn.Conv2d(into, out, 3, stride, 1), nn.BatchNorm2d(out), nn.ReLU()]
+    layers += [nn.Flatten(), nn.Linear(2 * width * 49, 100), nn.BatchNorm1d(100), nn.ReLU(), nn.Linear(100, 10)]
     inner = [layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear))][1:-1]
     for layer in inner:
         parametrize.register_parametrization(layer, "weight", BinaryWeights())
@@ -201,9 +194,7 @@ HELD_OUT = (
     "mixer-adversarial",
     "crown-ibp",
     "binary-weights",
-    "binary",
     "int8",
-    "int8-adversarial",
 )
 """Networks that no default was chosen on."""
 
@@ -223,10 +214,8 @@ KINDS = {
     "kw": Kind(narrow_cnn, "mnist", "test", 2_000, 4_000, 0, epochs=4, rate=5e-3, epsilon=0.1, recipe="kw"),
     "crown-ibp": Kind(small_cnn, "fashion-mnist", "train", 0, 10_000, 0, epochs=6, epsilon=0.1, recipe="crown-ibp"),
     "mixer-adversarial": Kind(lambda: Mixer(3, 32), "cifar10", "test", 0, 8_000, 8_000, epsilon=2 / 255),
-    "binary-weights": Kind(lambda: binarised_cnn(nn.ReLU), "fashion-mnist", "train", 0, 10_000, 0, epochs=8),
-    "binary": Kind(lambda: binarised_cnn(Sign), "mnist", "test", 2_000, 8_000, 0, epochs=12),
+    "binary-weights": Kind(binarised_cnn, "fashion-mnist", "train", 0, 10_000, 0, epochs=8),
     "int8": Kind(lambda: narrow_cnn(16), "fashion-mnist", "train", 0, 10_000, 0, epochs=8, int8=True),
-    "int8-adversarial": Kind(lambda: narrow_cnn(16), "mnist", "test", 2_000, 8_000, 0, epsilon=0.1, int8=True),
 }
 
 

@@ -143,7 +143,7 @@ def test_it_leaves_no_more_than_a_descent_behind_a_transformation_and_each_count
 ) -> None:
     model = Defended(ra.load_model(f"builtin:{name}").net, transformation)
     data = ra.load_dataset("digits").take(8)
-    (known,) = (attack for attack in attacks_of("input-transformation") if attack.name == norm)
+    (known,) = (attack for attack in resolve_attacks("input-transformation") if attack.name == norm)
     strengths = {"linf": (0.06, 0.1), "l2": (0.4, 0.5, 0.6)}[norm]
     attack = replace(known.with_runs(shortened), strengths=strengths)
     runs = {search: tmp_path / search for search in ("descent", "frontier")}
