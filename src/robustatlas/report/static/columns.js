@@ -5,7 +5,7 @@
  * The columns of the board: those that are usual, and all that can be chosen.
  *
  * @typedef {Summary & {defense: Defense, about: boolean, rank: number | null, range: [number, number] | null, before: number | null,
- *   extra: string, trained: string, haystack: string}} Row
+ *   extra: string, trained: string, haystack: string, trainings: Row[]}} Row
  * @typedef {{key: string, entries: Entries, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
  *
  * `below` is what stands small under it on the screen, and `masked` whether the number rests on attacks under which the row is
@@ -72,7 +72,7 @@ const Columns = (() => {
       // The headline: the accuracies at the strengths that papers give come before every average.
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
         value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null, masked: ({ defense }) => defense.invalid.includes(attack.name),
-        below: ({ defense }) => (defense.certified[attack.name] ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : between(spanAt(defense, attack.name, level))) })),
+        below: ({ defense }) => ((defense.certified[attack.name]?.[level] ?? null) !== null ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : between(spanAt(defense, attack.name, level))) })),
       number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr, masked: byEntries }),
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
       ...(board.compared ? [number({ key: "sc", title: "SC, lower: steadier", hint: "Stability constant as published, with its 95% interval; lower is steadier; – where the training is not stated, or no pair of entries is close enough",
