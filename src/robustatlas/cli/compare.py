@@ -23,7 +23,6 @@ from robustatlas.common.wording import (
     join_words,
     list_names,
     pluralise,
-    remove_mark,
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
@@ -124,8 +123,7 @@ def compare(
     if save_reference is not None:
         if alone := next((one.table.unsearched for one in found.numbers.models if one.table.unsearched), ()):
             raise UserError(f"--save-reference: {describe_unsearched(alone)}; a reference is of searched strengths.")
-        names = map(remove_mark, found.numbers.shared.names)
-        given = dict(zip(names, found.accuracies, strict=True))
+        given = dict(zip(found.numbers.shared.names, found.accuracies, strict=True))
         _save(save_reference, runs or [], given, found.numbers.shared.results[0])
         console.print(f"Reference: {safe(save_reference)}", soft_wrap=True)
 
@@ -272,7 +270,7 @@ def _check(runs: Sequence[Path], save_reference: Path | None) -> None:
 
 def _introduce(console: Console, shared: Shared, data: str, held: Held | None) -> list[str]:
     """Say what is compared; the names of the models, short enough for tables."""
-    names = shared.names
+    names = shared.labels
     short = elide_names(names, min(LONGEST_NAME, max(console.width - 24, 16)))
     console.print(_heading(shared, data))
     for name, whole in zip(short, names, strict=True):

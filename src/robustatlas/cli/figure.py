@@ -52,7 +52,7 @@ def figure(
         raise UserError(
             f"The runs share no attack {join_words(unknown)}; they share {join_words(list(shared.grid))}.{why}"
         )
-    names = elide_names(shared.names, _LONGEST)
+    names = elide_names(shared.labels, _LONGEST)
     tables = [shared.table(run) for run in range(len(runs))]
     curves = {attack: {n: table.curve(attack) for n, table in zip(names, tables, strict=True)} for attack in asked}
     save_figure(

@@ -190,15 +190,15 @@ class Certificates:
         """Return row -> sizes that the records certify together of the samples ``index``: the larger size counts."""
         by_row: dict[str, list[tuple[CertificateRecord, Arrays]]] = {}
         for record in records:
-            held = self._columns(record)
-            rows = np.isin(index, held["index"])
-            if rows.any():
-                there = sample_rows(held, index[rows])
-                columns: Arrays = {name: np.zeros(len(index), there[name].dtype) for name in there}
+            stored = self._columns(record)
+            covered = np.isin(index, stored["index"])
+            if covered.any():
+                rows = sample_rows(stored, index[covered])
+                columns: Arrays = {name: np.zeros(len(index), values.dtype) for name, values in rows.items()}
                 for name, values in columns.items():
-                    values[rows] = there[name]
+                    values[covered] = rows[name]
                 by_row.setdefault(record.row, []).append((record, columns))
-        return {row: _joint_sizes(held) for row, held in by_row.items()}
+        return {row: _joint_sizes(certified) for row, certified in by_row.items()}
 
     def _names(self, record: CertificateRecord) -> list[str]:
         return self._parts.select_own(self._storage.names(f"certified/{record.key}"), record)
@@ -207,10 +207,11 @@ class Certificates:
         return self._parts.join(self._names(record), CERTIFIED_TABLE)
 
 
-def _joint_sizes(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
+def _joint_sizes(certified: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
     """Return the largest size that any method certifies of each sample, and the first method that certifies it."""
-    records, sizes = [record for record, _ in held], np.stack([columns["certified_size"] for _, columns in held])
-    abstained = np.stack([columns["abstained"] for _, columns in held]).any(0) & (sizes.max(0) == 0)
+    records, tables = zip(*certified, strict=True)
+    sizes = np.stack([columns["certified_size"] for columns in tables])
+    abstained = np.stack([columns["abstained"] for columns in tables]).any(0) & (sizes.max(0) == 0)
     methods = tuple(dict.fromkeys(record.method for record in records))
     positions = np.array([methods.index(record.method) for record in records])
     return CertifiedSizes(

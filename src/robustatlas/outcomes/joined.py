@@ -124,7 +124,7 @@ def _smallest_sizes(parts: Parts, records: Sequence[AttackRecord]) -> dict[int, 
     """Return sample -> size of its smallest example in any search."""
     smallest: dict[int, float] = {}
     for record in records:
-        for columns in parts.valid(record).values():
+        for columns in parts.read_parts(record).values():
             if columns is not None:
                 for position, size in zip(columns["index"].tolist(), columns["minimal_size"].tolist(), strict=True):
                     smallest[position] = min(size, smallest.get(position, np.inf))

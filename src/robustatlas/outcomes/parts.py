@@ -126,7 +126,7 @@ class Parts:
 
     def columns(self, record: AttackRecord) -> Arrays:
         """Return all columns of an attack's valid parts together, in any order."""
-        parts = [columns for columns in self.valid(record).values() if columns is not None]
+        parts = [columns for columns in self.read_parts(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
         strengths = len(record.strengths)
         filled = []
@@ -149,7 +149,7 @@ class Parts:
             for name, column in {**schema.required, **schema.optional}.items()
         }
 
-    def valid(self, record: AttackRecord) -> dict[str, Arrays | None]:
+    def read_parts(self, record: AttackRecord) -> dict[str, Arrays | None]:
         """Return the columns of each part of an attack; None where the file is damaged."""
         names = self.names(record)
         return {name: self._checked(name, OUTCOME_TABLE, len(record.strengths)) for name in names}

@@ -167,13 +167,13 @@ class Run:
             UserError: something that JSON cannot hold.
         """
         if about:
-            self.keep(
+            self.keep_card(
                 CardRecord(
                     created=current_time("microseconds"), about=json_value(about, "the description of the model")
                 )
             )
 
-    def keep(self, card: CardRecord) -> None:
+    def keep_card(self, card: CardRecord) -> None:
         """Keep a card as it is."""
         self._storage.create_text(f"cards/{card.name}", card.to_json())
 

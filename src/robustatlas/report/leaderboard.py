@@ -22,7 +22,7 @@ from robustatlas.common.typed_strengths import (
     format_strength,
     text_as_typed,
 )
-from robustatlas.common.wording import join_words, pluralise, remove_mark
+from robustatlas.common.wording import join_words, pluralise
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference, available_fields, available_references
 from robustatlas.metrics.references.reference import CLEAN, point_value
@@ -200,7 +200,7 @@ def build_leaderboard(
         raise UserError(
             f"{', '.join(strangers)} is described, but no run has a model of that name; the runs have {names}."
         )
-    rows = [*published_rows(compared), *join_trainings(own.rows)]
+    rows = _with_unique_names([*published_rows(compared), *join_trainings(own.rows)])
     images = None if ground is None else len(ground.index)
     board = board_data(compared, rows, title or _title(reference), reference is not None, images, alpha)
     folder = parse_path(output)
@@ -208,6 +208,7 @@ def build_leaderboard(
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}
     ranking = _ranking(rows, compared)
+    styles = dict(zip([row.name for row in rows], _styles(rows), strict=True))
     beside = _best_beside([row for _, row, _ in ranking if row.own_run], own.field_places)
     page = pages.render(
         "leaderboard.html",
@@ -217,10 +218,12 @@ def build_leaderboard(
         ranking=ranking,
         scripts=SCRIPTS,
         fields=[
-            view for place, (row, places) in enumerate(beside, start=1) for view in field.views(row.name, places, place)
+            view
+            for place, (row, places) in enumerate(beside, start=1)
+            for view in field.views(row.label, places, place)
         ],
         most_beside=MOST_BESIDE,
-        looks=style_sheet([style for row, _ in beside for style in [_styles(rows)[rows.index(row)]]]),
+        looks=style_sheet([styles[row.name] for row, _ in beside]),
     )
     _write_all(folder, files | {"index.html": page})
     return folder / "index.html"
@@ -273,21 +276,23 @@ def _read_runs(
     """
     rows: list[Row] = []
     names: set[str] = set()
-    places: dict[str, tuple[Beside, ...]] = {}
+    places: list[tuple[Beside, ...]] = []
     subjects: list[Subject] = []
     for result in results:
         shared = result if ground is None else ground.restrict(result)
         rows.append(run_row(shared, reference, model_facts(result, details)))
         names |= {result.name, result.recorded_name}
         subjects.append(subject_of(result, result.name))
-        if found := field_places(result):
-            places.setdefault(rows[-1].name, found)
+        places.append(field_places(result))
     if problem := different_data(subjects):
         raise UserError(f"{problem} Make a board for each data set.")
     differences = attack_differences(subjects)
     refusals = [refusal_to_compare(attack, how) for attack, how in differences.items()]
     refusals += [subject.unfinished_note for subject in subjects if subject.missing]
-    return _OwnRuns([row.drop_attacks(differences) for row in rows], names, places, refusals)
+    unique = _with_unique_names([row.drop_attacks(differences) for row in rows])
+    return _OwnRuns(
+        unique, names, {row.name: found for row, found in zip(unique, places, strict=True) if found}, refusals
+    )
 
 
 def _best_beside(rows: Sequence[Row], places: Mapping[str, tuple[Beside, ...]]) -> list[tuple[Row, tuple[Beside, ...]]]:
@@ -359,8 +364,8 @@ def _defense(row: Row, reference: Reference, few: bool, look: int) -> dict[str, 
     shared = {attack: grid for attack, grid in strengths.items() if attack in row.accuracies.entries}
     hypervolume, worst = row.numbers.find(HYPERVOLUME, HYPERVOLUME_ATTACK), row.numbers.find(WORST)
     return {
-        "name": row.name,
-        "parts": parts(row.name),
+        "name": row.label,
+        "parts": parts(row.label),
         "look": look,
         "title": row.about.title,
         "url": pages.web_address(row.about.url),
@@ -409,7 +414,7 @@ def _ends(number: Interval) -> list[float | None]:
 def _certified(row: Row, reference: Reference) -> dict[str, list[float | None]]:
     """Return the accuracies that are certified of the model itself, at the strengths of the board."""
     found: dict[str, list[float | None]] = {}
-    for number in row.numbers.select(CERTIFIED, model=remove_mark(row.name)):
+    for number in row.numbers.select(CERTIFIED, model=row.name):
         if number.attack in reference.accuracies.attacks and number.attack not in found:
             grid = reference.accuracies.distances(number.attack).tolist()
             points = {one.strength: one.value for one in row.numbers.select(CERTIFIED, number.attack)}

@@ -94,12 +94,22 @@ class Result(OutcomeTable, Tabular):
         index: Integers | None = None,
         strengths: Mapping[str, Sequence[float]] | None = None,
     ) -> Result:
-        """Return what a run holds of some attacks, samples and strengths, which are given as distances; see
-        :meth:`robustatlas.outcomes.store.Run.table`."""
+        """Return what a run holds of some attacks, samples and strengths.
+
+        The arguments are those of :meth:`robustatlas.outcomes.store.Run.table`.
+        """
         table = run.table(attacks, index, strengths)
         cards = [card.about for card in run.cards()]
         return cls(
-            **vars(table) | {"name": _last_name(cards) or table.name},
+            name=_last_name(cards) or table.name,
+            data=table.data,
+            index=table.index,
+            labels=table.labels,
+            clean_prediction=table.clean_prediction,
+            clean_margin=table.clean_margin,
+            outcomes=table.outcomes,
+            clean_rejected=table.clean_rejected,
+            certified_sizes=table.certified_sizes,
             identity=run.identity,
             records={key: record for key, record in run.records().items() if record.name in table.outcomes},
             plans=run.plans(),

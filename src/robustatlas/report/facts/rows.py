@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.common.documents import read_json, validate
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import MASKED, add_mark, format_counts, list_names, masked_reason, remove_mark
+from robustatlas.common.wording import MASKED, add_mark, format_counts, list_names, masked_reason
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
@@ -125,6 +125,7 @@ class Row:
         unranked: why the row has no place, in a sentence; empty where it may have one.
         petaflops: cost of the training in 10^15 floating point operations; None where unknown.
         trainings: rows of the trainings with several seeds whose means the row holds; empty for a single training.
+        is_suspect: True if some numbers are invalid, or the diagnosis of the run speaks against them.
     """
 
     name: str
@@ -142,6 +143,12 @@ class Row:
     unranked: str = ""
     petaflops: float | None = None
     trainings: tuple[Row, ...] = ()
+    is_suspect: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name of the defense as people read it, with a mark if its run is suspect."""
+        return add_mark(self.name, self.is_suspect)
 
     def drop_attacks(self, differences: Mapping[str, str]) -> Row:
         """Return the row without attacks that other rows have with different threat models, and what rests on them.
@@ -226,7 +233,8 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *held.caveats(),
     ]
     return Row(
-        name=add_mark(result.name, result.is_suspect),
+        name=result.name,
+        is_suspect=result.is_suspect,
         accuracies=judged.restrict_distances(compared).accuracies(),
         about=facts.model_copy(update={"title": ""}) if facts.title == result.name else facts,
         samples=result.samples,
@@ -284,7 +292,7 @@ def join_trainings(rows: Sequence[Row]) -> list[Row]:
 
 def _recipe_name(row: Row) -> str:
     """Return the name of a run without the seed of its training; empty if it tells none."""
-    found = _SEED.fullmatch(remove_mark(row.name)) if row.own_run else None
+    found = _SEED.fullmatch(row.name) if row.own_run else None
     return found["recipe"] if found else ""
 
 
@@ -302,7 +310,8 @@ def _row_of_trainings(name: str, rows: Sequence[Row]) -> Row:
     clean = float(np.mean([row.accuracies.clean for row in rows]))
     samples = [row.samples for row in rows if row.samples]
     return Row(
-        name=add_mark(name, any(row.name != remove_mark(row.name) for row in rows)),
+        name=name,
+        is_suspect=any(row.is_suspect for row in rows),
         accuracies=AccuracyTable.from_distances(clean, {attack: grid for attack, grid in entries.items() if grid}),
         about=first.about,
         samples=min(samples, default=None),

@@ -11,7 +11,7 @@ from typing import get_args
 from robustatlas.checks.verdict import Verdict
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.typed_strengths import format_strength
-from robustatlas.common.wording import MASKED, join_words, list_names, masked_reason, pluralise
+from robustatlas.common.wording import MASKED, add_mark, join_words, list_names, masked_reason, pluralise
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
@@ -144,7 +144,7 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     Raises :class:`UserError`: the runs share no images, or no attack at the same strength.
     """
     shared = shared_of_runs([new, old])
-    found, old_name = drops_between(shared), shared.names[1]
+    found, old_name = drops_between(shared), shared.labels[1]
     checks = [_check_drops(name, drops, shared, max_drop, judged) for name, drops in found.tested.items()]
     undecided = [(attack, _untested_sentence(attack, which)) for attack, which in found.masked.items()]
     if points := found.unsearched:
@@ -166,11 +166,14 @@ def _check_drops(name: str, drops: Sequence[Drop], shared: Shared, max_drop: flo
         f"{name} {_change_in_words(worst.points)}{at} on {shared.samples} images "
         f"(right only now {worst.only_new}, only before {worst.only_old}; p = {worst.p_value:.2g}){more}."
     )
-    return Check(f"{name} against {shared.names[1]}", decision_of(not too_far), said)
+    return Check(f"{name} against {shared.labels[1]}", decision_of(not too_far), said)
 
 
 def _untested_sentence(attack: str, which: Sequence[Result]) -> str:
-    whose, why = join_words([one.name for one in which]), masked_reason(masked_shares(which[0], [attack]))
+    whose, why = (
+        join_words([add_mark(one.name, one.is_suspect) for one in which]),
+        masked_reason(masked_shares(which[0], [attack])),
+    )
     return f"{attack} of {whose} is {MASKED}, which proves nothing. {why}"
 
 

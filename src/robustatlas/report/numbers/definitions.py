@@ -1,6 +1,6 @@
 """The definitions that numbers share: the worst case over attacks, the median size, and when a difference is one.
 
-docs/metrics.md says the same in words.
+docs/reading_numbers.md says the same in words, and the other pages link to it.
 """
 
 from collections.abc import Mapping

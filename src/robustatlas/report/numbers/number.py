@@ -130,8 +130,8 @@ class Numbers:
         attacks = [row.attack for row in self.select(MEAN_OF_ATTACK)]
         return list(dict.fromkeys(next((each for each in joint if one in each), (one,)) for one in attacks))
 
-    def mean(self, what: str, attack: str) -> float:
-        """Return the mean of the rows of one kind of number over the strengths of an attack."""
+    def mean(self, what: str, attack: str | None = None) -> float:
+        """Return the mean of the rows of one kind of number, of one attack if it is given."""
         return statistics.fmean(row.value for row in self.select(what, attack))
 
     def weakest_attack(self, aside: Collection[str] = ()) -> Number | None:

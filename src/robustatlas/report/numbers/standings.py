@@ -73,7 +73,7 @@ class Standings:
     """Models on the images and strengths that all of them have.
 
     Attributes:
-        names: of the models.
+        names: of the models, as people read them.
         samples: number of images.
         headlines: one line for each headline attack.
         why: reason for the headline, in words that follow it.
@@ -120,9 +120,10 @@ def standings_of(several: SharedNumbers) -> Standings:
         for attack in several.shared.grid
     )
     points = tuple(_contest(several, label, label) for label in several.headline_labels if several.headline.at)
-    reasons = ((name, masked_shares(one.table)) for name, one in zip(several.shared.names, several.models, strict=True))
+    labels = several.shared.labels
+    reasons = ((label, masked_shares(one.table)) for label, one in zip(labels, several.models, strict=True))
     return Standings(
-        names=several.shared.names,
+        names=labels,
         samples=several.shared.samples,
         headlines=points or attacks,
         why=several.headline.why,
@@ -130,7 +131,7 @@ def standings_of(several: SharedNumbers) -> Standings:
         clean=_contest(several, kinds.CLEAN, "Clean images"),
         attacks=attacks,
         together=_contest(several, kinds.MEAN, "All attacks") if len(attacks) > 1 else None,
-        masked={name: masked_reason(why) for name, why in reasons if why},
+        masked={label: masked_reason(why) for label, why in reasons if why},
     )
 
 
