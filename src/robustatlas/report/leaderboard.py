@@ -290,9 +290,8 @@ def _read_runs(
     refusals = [refusal_to_compare(attack, how) for attack, how in differences.items()]
     refusals += [subject.unfinished_note for subject in subjects if subject.missing]
     unique = _with_unique_names([row.drop_attacks(differences) for row in rows])
-    return _OwnRuns(
-        unique, names, {row.name: found for row, found in zip(unique, places, strict=True) if found}, refusals
-    )
+    beside = {row.name: found for row, found in zip(unique, places, strict=True) if found}
+    return _OwnRuns(unique, names, beside, refusals)
 
 
 def _best_beside(rows: Sequence[Row], places: Mapping[str, tuple[Beside, ...]]) -> list[tuple[Row, tuple[Beside, ...]]]:
@@ -414,7 +413,7 @@ def _ends(number: Interval) -> list[float | None]:
 def _certified(row: Row, reference: Reference) -> dict[str, list[float | None]]:
     """Return the accuracies that are certified of the model itself, at the strengths of the board."""
     found: dict[str, list[float | None]] = {}
-    for number in row.numbers.select(CERTIFIED, model=row.name):
+    for number in row.numbers.select(CERTIFIED):
         if number.attack in reference.accuracies.attacks and number.attack not in found:
             grid = reference.accuracies.distances(number.attack).tolist()
             points = {one.strength: one.value for one in row.numbers.select(CERTIFIED, number.attack)}

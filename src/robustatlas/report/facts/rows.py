@@ -251,9 +251,10 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
 
 
 def _row_numbers(result: Result, judged: Result, held: Held, about: About) -> Numbers:
-    """Return the table of numbers of a run; the worst case is over the ranked attacks, which all rows share."""
+    """Return the table of numbers of a run, not of its parts; the worst case is over the ranked attacks of all rows."""
     ranked = held.ranked if held.complete else {}
-    numbers = numbers_of_run(result, worst_case_points(judged.restrict_distances(ranked)) if len(ranked) > 1 else {})
+    worst_at = worst_case_points(judged.restrict_distances(ranked)) if len(ranked) > 1 else {}
+    numbers = Numbers(tuple(one for one in numbers_of_run(result, worst_at) if one.model == result.name))
     if not held.complete:
         return numbers
     numbers += numbers_against(result, held)
