@@ -96,11 +96,11 @@ def test_a_board_without_a_reference_has_the_worst_case_and_the_mean(tmp_path: P
 
 def test_beside_the_field_stand_the_runs_that_rank_best(tmp_path: Path) -> None:
     grid = {"linf": [4 / 255, 8 / 255, 16 / 255]}
-    labels = np.zeros(50, int)
+    labels = np.zeros(900, int)
     count = BESIDE_CANDIDATES + 2
     runs = [
         Result.from_arrays(
-            labels, labels, {"linf": np.linspace(0, (4 + 2 * k) / 255, 50)}, grid, model=f"m{k}", data="cifar10"
+            labels, labels, {"linf": np.linspace(0, (4 + 2 * k) / 255, 900)}, grid, model=f"m{k}", data="cifar10"
         )
         for k in range(count)
     ]

@@ -201,7 +201,7 @@ def test_a_run_beside_the_field() -> None:
     assert field_places(searched)[0].accuracy == proportion_interval(alive, 200, 0.95)
     entries = beside.field.entries
     assert beside.rank == 1 + sum(entry.accuracy > beside.accuracy.value for entry in entries)
-    assert beside.best <= beside.rank <= beside.worst <= beside.of == 100
+    assert beside.best <= beside.rank <= beside.worst <= beside.places_count == 100
     assert "on 200 images" in beside.sentence and "99 entries" in beside.sentence
     assert [one.words.partition(":")[0] for one in beside.elsewhere] == ["L∞ 4/255"]
     names = [entry.name for entry in beside.neighbours]

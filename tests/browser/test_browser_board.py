@@ -69,7 +69,8 @@ def test_rows_of_recipes_equal_python(
         assert (row["cr"], *row["crInterval"]) == pytest.approx((np.mean(ratios), max(low, 0), high), rel=1e-6)
         assert row["uar"] == pytest.approx(np.mean([mean_uar(table, REFERENCE, attacks) for table in tables]))
         constants = [stability_constant(table, REFERENCE, {"linf": 0.01}, attacks=attacks) for table in tables]
-        assert row["sc"] == pytest.approx(np.mean([one.value for one in constants]))
+        known = all(one.pair for one in constants)
+        assert row["sc"] == (pytest.approx(np.mean([one.value for one in constants])) if known else None)
         assert row["trainings"] == [run.name for run in trainings[row["name"]]]
         means[row["name"]] = np.mean(ratios)
     assert [row["name"] for row in found["rows"]] == sorted(RECIPES, key=lambda name: -means[name])
