@@ -99,7 +99,7 @@ def board_data(
     Strengths that the reference does not have are left out; entries that a row does not have are None. ``compared``:
     whether the reference is one, or that of `Ground`; ``images``: that all rows share.
     """
-    attacks = sorted(reference.accuracies.attacks, key=lambda attack: _place(reference, attack))
+    attacks = sorted(reference.accuracies.attacks, key=lambda attack: _sort_key(reference, attack))
     if not rows:
         raise UserError(f"There is nothing to show: {reference.name} has no published defenses, and no run is given.")
     unique = _with_unique_names(rows)
@@ -194,13 +194,13 @@ def build_leaderboard(
     ground = Ground.from_results(runs) if reference is None else None
     compared = ground.reference if ground else reference.drop_zeros() if reference else None
     assert compared is not None
-    own = _read_runs(runs, compared, details, ground)
-    if strangers := [name for name in details if name not in own.known_names]:
-        names = ", ".join(row.name for row in own.rows) or "none"
+    own_runs = _read_runs(runs, compared, details, ground)
+    if strangers := [name for name in details if name not in own_runs.known_names]:
+        names = ", ".join(row.name for row in own_runs.rows) or "none"
         raise UserError(
             f"{', '.join(strangers)} is described, but no run has a model of that name; the runs have {names}."
         )
-    rows = _with_unique_names([*published_rows(compared), *join_trainings(own.rows)])
+    rows = _with_unique_names([*published_rows(compared), *join_trainings(own_runs.rows)])
     images = None if ground is None else len(ground.index)
     board = board_data(compared, rows, title or _title(reference), reference is not None, images, alpha)
     folder = parse_path(output)
@@ -209,12 +209,12 @@ def build_leaderboard(
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}
     ranking = _ranking(rows, compared)
     styles = dict(zip([row.name for row in rows], _styles(rows), strict=True))
-    beside = _best_beside([row for _, row, _ in ranking if row.own_run], own.field_places)
+    beside = _best_beside([row for _, row, _ in ranking if row.own_run], own_runs.field_places)
     page = pages.render(
         "leaderboard.html",
         board=board,
         summary=_summary(board),
-        doubts=list(dict.fromkeys([*own.refusals, *(doubt for row in own.rows for doubt in row.doubts)])),
+        doubts=list(dict.fromkeys([*own_runs.refusals, *(doubt for row in own_runs.rows for doubt in row.doubts)])),
         ranking=ranking,
         scripts=SCRIPTS,
         fields=[
@@ -230,7 +230,7 @@ def build_leaderboard(
 
 
 def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None, Row, float | None]]:
-    """Place, row and score in percent, first places first: what a browser without scripts shows."""
+    """Return place, row and score in percent, first places first: what a browser without scripts shows."""
     scores = [score_of(row, reference) or (None, None) for row in rows]
     ranked = [
         (None, None) if row.unranked or masked_shares(row, reference.ranked) else score
@@ -243,10 +243,10 @@ def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None
 
 def _styles(rows: Sequence[Row]) -> list[Style]:
     """Return the styles of rows: runs as on a page of the same runs, published defenses other than these."""
-    own = model_styles([row.name for row in rows if row.own_run])
-    published = model_styles([row.name for row in rows if not row.own_run], taken=own)
-    ours, others = iter(own), iter(published)
-    return [next(ours if row.own_run else others) for row in rows]
+    run_styles = model_styles([row.name for row in rows if row.own_run])
+    published_styles = model_styles([row.name for row in rows if not row.own_run], taken=run_styles)
+    of_runs, of_published = iter(run_styles), iter(published_styles)
+    return [next(of_runs if row.own_run else of_published) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -319,13 +319,13 @@ def _title(reference: Reference | None) -> str:
 
 
 def _summary(board: Mapping[str, Any]) -> str:
-    own = sum(defense["ownRun"] for defense in board["defenses"])
-    published = len(board["defenses"]) - own
+    own_rows = [defense for defense in board["defenses"] if defense["ownRun"]]
+    published = len(board["defenses"]) - len(own_rows)
     ranked = sum(attack["ranked"] for attack in board["attacks"])
+    runs = sum(len(defense.get("trainings", [defense])) for defense in own_rows)
+    recipes = f" in {pluralise(len(own_rows), 'row')}" if runs > len(own_rows) else ""
     shown = [pluralise(published, "published defense")] if published else []
-    runs = sum(len(defense.get("trainings", [None])) for defense in board["defenses"] if defense["ownRun"])
-    trainings = f" (means over {pluralise(runs, 'training')})" if runs > own else ""
-    shown += [f"{pluralise(own, 'run')} of yours{trainings}"] if own else []
+    shown += [f"{pluralise(runs, 'run')} of yours{recipes}"] if runs else []
     strengths = (
         "several strengths" if any(len(attack["strengths"]) > 1 for attack in board["attacks"]) else "one strength"
     )
@@ -344,7 +344,7 @@ def _summary(board: Mapping[str, Any]) -> str:
 
 
 def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | None:
-    """The level of the board that is nearest to the strength at which papers give the accuracy; None where none is."""
+    """Return the level of the board that is nearest to the strength that papers give, if one is near."""
     if attack not in STANDARD_STRENGTHS:
         return None
     usual, written = STANDARD_STRENGTHS[attack]
@@ -354,7 +354,7 @@ def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | N
 
 
 def _headline(row: Row) -> str:
-    """The number that comes first of a run, in words that follow its name; empty for published rows."""
+    """Return the headline of a run, in words that follow its name; empty for published rows."""
     return "" if row.headline is None else words.headline_sentence(row.headline)
 
 
@@ -378,7 +378,7 @@ def _defense(row: Row, reference: Reference, few: bool, look: int) -> dict[str, 
         },
         "clean": finite(row.accuracies.clean),
         "accuracies": {
-            attack: _aligned(row.accuracies.distance_entries[attack], grid) for attack, grid in shared.items()
+            attack: _values_at(row.accuracies.distance_entries[attack], grid) for attack, grid in shared.items()
         },
         "ratios": _ends_by_kind(row.numbers, RATIO),
         "constants": _ends_by_kind(row.numbers, STABILITY),
@@ -417,7 +417,7 @@ def _certified(row: Row, reference: Reference) -> dict[str, list[float | None]]:
         if number.attack in reference.accuracies.attacks and number.attack not in found:
             grid = reference.accuracies.distances(number.attack).tolist()
             points = {one.strength: one.value for one in row.numbers.select(CERTIFIED, number.attack)}
-            found[number.attack] = [value and _rounded(value) for value in _aligned(points, grid)]
+            found[number.attack] = [value and _rounded(value) for value in _values_at(points, grid)]
     return found
 
 
@@ -431,7 +431,7 @@ def _trainings(row: Row, reference: Reference, few: bool, look: int) -> dict[str
     for attack in [attack for attack in reference.accuracies.attacks if attack in row.accuracies.entries]:
         tables = [training.accuracies.distance_entries[attack] for training in row.trainings]
         grid = reference.accuracies.distances(attack).tolist()
-        values = zip(*(_aligned(table, grid) for table in tables), strict=True)
+        values = zip(*(_values_at(table, grid) for table in tables), strict=True)
         spans[attack] = [
             _ends(training_interval([*each], most=100.0)) if None not in each else [None, None] for each in values
         ]
@@ -446,7 +446,7 @@ def _trainings(row: Row, reference: Reference, few: bool, look: int) -> dict[str
 
 
 def _bounds(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """For each number of images the accuracies that some row has on so many, and their exact bounds."""
+    """Return for each number of images the accuracies of the rows with that number, and their exact bounds."""
     found = []
     for samples in dict.fromkeys(row.samples for row in rows if row.samples):
         alike = [row for row in rows if row.samples == samples]
@@ -462,8 +462,8 @@ def _rounded(value: float) -> float:
     return round(value, 4)
 
 
-def _aligned(entries: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
-    """Accuracies at the strengths, None where the entries have none of that strength."""
+def _values_at(entries: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
+    """Return the accuracies at strengths; None where the entries have none of that strength."""
     values = list(entries.values())
     found = [strength_position(at, entries) for at in strengths]
     return [None if position is None else values[position] for position in found]
@@ -482,8 +482,8 @@ def _with_unique_names(rows: Sequence[Row]) -> list[Row]:
     return unique
 
 
-def _place(reference: Reference, attack: str) -> tuple[int, bool, int]:
-    """By group; within a group ranked attacks come first, and then the reference's own order counts."""
+def _sort_key(reference: Reference, attack: str) -> tuple[int, bool, int]:
+    """Return the place of an attack: by group, in a group the ranked attacks first, then in the reference's order."""
     return (
         GROUPS.index(attack_label(attack).group),
         attack not in reference.ranked,

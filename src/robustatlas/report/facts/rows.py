@@ -78,7 +78,7 @@ _CARD = TypeAdapter(About)
 
 
 def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]:
-    """Model name -> what a run does not know of its model, given as such or as the path of a JSON file.
+    """Return model name -> facts that a run does not know, given as such or as the path of a JSON file.
 
     >>> read_about({"mine": {"trained_on": {"linf": 0.03}}})["mine"].trained_on
     {'linf': 0.03}
@@ -168,7 +168,7 @@ class Row:
         )
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
-        """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
+        """Return exact lower and upper bounds of accuracies in percent; None if the number of images is unknown."""
         if not self.samples:
             return None
         low, high = proportion_bounds([round(a * self.samples / 100) for a in accuracies], self.samples, CONFIDENCE)
@@ -182,7 +182,7 @@ def sparse_rows(rows: Sequence[Row]) -> list[bool]:
 
 
 def published_rows(reference: Reference) -> list[Row]:
-    """The defenses that come with a reference."""
+    """Return the rows of the defenses that come with a reference."""
     samples = PUBLISHED_SAMPLES.get(reference.name)
     if reference.name in available_fields():
         samples = load_field(reference.name).images
@@ -408,6 +408,6 @@ def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:
 
 
 def _sentences_on_finders(result: Result) -> list[str]:
-    """A sentence for each attack of whose smallest examples some were handed over."""
+    """Return a sentence for each attack some of whose smallest examples were handed over."""
     known = {attack: best_known(result, attack) for attack in result.attacks}
     return [found.sentence(attack) for attack, found in known.items() if found is not None and found.names]

@@ -87,7 +87,7 @@ const Columns = (() => {
     /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
     /** What withstands all attacks stands before an average over attacks and strengths. */
-    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : columns.findIndex(({ key }) => key === "cr"), 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the middle one of its strengths",
+    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : columns.findIndex(({ key }) => key === "cr"), 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the strength that papers give, or else at the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union, masked: ({ defense }) => board.attacks.some(({ name, ranked }) => ranked && defense.invalid.includes(name)) }));
     /** Of a telephone one number is in view: the one that ranks. */
     if (matchMedia("(max-width: 640px)").matches) columns.splice(2, 0, ...columns.splice(columns.findIndex(({ key }) => key === "cr"), 1));
@@ -96,7 +96,7 @@ const Columns = (() => {
         : "Accuracy under all core attacks of ImageNet-UA at once, up to this level", usual: name === "UA2 medium", value: (row) => row.defense.own[name] ?? null, masked: ({ defense }) => defense.invalid.length > 0 }));
     }
     where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: `AH ${board.hypervolume}`, hint: `Adversarial hypervolume under ${board.hypervolume}, 0 to 1`,
-      value: (row) => row.defense.hypervolume, show: ({ defense }) => fixed(defense.hypervolume, 3), below: ({ defense }) => defense.hypervolumeIs,
+      value: (row) => row.defense.hypervolume, show: ({ defense }) => fixed(defense.hypervolume, 3), below: ({ defense }) => (defense.invalid.includes("linf") ? "" : defense.hypervolumeIs),
       masked: ({ defense }) => defense.invalid.includes("linf") }));
     where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,
       value: (row) => row.defense.petaflops, show: (row) => whole(row.defense.petaflops), descends: false }));
