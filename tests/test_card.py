@@ -116,7 +116,7 @@ def test_its_numbers_are_those_of_every_other_page() -> None:
     made = card_of(run, facts, REFERENCE)
     assert facts.headline is not None
     assert (made.clean, made.score) == (facts.clean, facts.headline.leading)
-    assert made.score_name == facts.headline.brief_name
+    assert made.score_name == facts.headline.abbreviated_name
     words = made.words
     assert "Robustness card of mine on 100 images of made" in words and f"run {run_hash(run)}" in words
     assert "L∞: halved from 0.01" in words and "L2: more than half withstands it" in words

@@ -16,8 +16,7 @@ from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import AttackRun
 from robustatlas.attacks.table import run_in_words
 from robustatlas.evaluation import preparation
-from robustatlas.evaluation.attack_task import AttackTask
-from robustatlas.evaluation.resume import missing_tasks
+from robustatlas.evaluation.attack_task import AttackTask, missing_tasks
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import going_back
 from robustatlas.models.classifier.probing import kinks_at

@@ -84,7 +84,7 @@ def card_of(
         place=MASKED if why else place.words(against.held.approximate) if against and place else "",
         clean=facts.clean,
         score=first.leading if first else None,
-        score_name=first.brief_name if first else "",
+        score_name=first.abbreviated_name if first else "",
         score_over=first.explained() if first and first.is_mean else "",
         strips=tuple(strips),
         others=len({attack.attack for attack in facts.attacks} | {one.attack for one in measured}) - len(strips),
