@@ -42,7 +42,6 @@ from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import attack_metrics, model_metrics
 from robustatlas.outcomes.strengths import levels_hint, read_strength, strengths_as_typed
 from robustatlas.report.facts import Beside, RunFacts, choose_reference, facts_of, hold_against
-from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
 from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.in_latex import run_in_latex
@@ -114,7 +113,7 @@ def show(
         for found in _query_tables(facts):
             console.print(found)
         if explain:
-            print_strips(facts, card_of(result, facts, chosen), console)
+            print_strips(facts, console)
             print_facts(facts, console, explain=True, trained_on=training)
         print_provenance(facts, console)
         if not explain:
