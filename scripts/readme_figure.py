@@ -34,7 +34,7 @@ def main() -> None:
     results = {name: ra.load_result(RUNS / name) for name in MODELS}
     draw(results, 1, 3, (10, 3.2), FIGURES / "curves.png")
     draw(results, 3, 1, (4.2, 7.5), FIGURES / "curves-narrow.png")
-    results["digits-linf"].card().save(FIGURES / "card.svg")
+    ra.card(results["digits-linf"]).save(FIGURES / "card.svg")
 
 
 if __name__ == "__main__":

@@ -25,10 +25,11 @@ from robustatlas.common import escaping
 from robustatlas.common.tabular import Grid
 from robustatlas.metrics import RobustnessCurve
 from robustatlas.metrics.figures import plot_curves, plot_panels, plot_scores
+from robustatlas.report.card import card
 from robustatlas.report.gate.formats import as_junit, as_markdown
 from robustatlas.report.gate.verdict import Check, Decision
 from robustatlas.report.pages import breakable
-from robustatlas.report.shapes import Picture, Words, svg_of
+from robustatlas.results.result import Result
 
 NAMES = [
     "plain", "_baseline", "__both__", "$x$", "a$b", "$", r"\$", r"$\frac$", "100 % & more", "x^2 ~ y_i #1 {z}",
@@ -115,9 +116,11 @@ def test_json_in_a_page_is_read_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pictures_and_verdicts_are_well_formed_xml(name: str) -> None:
-    root = ElementTree.fromstring(svg_of(Picture(10, 10, (Words(1, 2, name, 8, "#000000"),), name)))
-    assert root.attrib["aria-label"] == seen(name)
-    assert [element.text or "" for element in root if element.tag.endswith("text")] == [seen(name)]
+    run = Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.2]}, model="a", data=name)
+    root = ElementTree.fromstring(card(run, "none").svg())
+    assert root.attrib["aria-label"].startswith(f"Robustness card of a on 1 image of {seen(name)}")
+    texts = [element.text or "" for element in root.iter() if element.tag.endswith("text")]
+    assert f"1 image of {seen(name)}" in texts or any("…" in text for text in texts)
     suite = ElementTree.fromstring(as_junit([Check(name, Decision.NOT_KEPT, name)], name))
     case = next(iter(suite))
     assert (case.attrib["name"], case[0].attrib["message"]) == (seen(name), seen(name))

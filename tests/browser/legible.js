@@ -13,7 +13,6 @@
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const groundOf = (element) => {
-    if (element.closest(".card-picture")) return [255, 255, 255];
     const layers = [];
     for (let at = element; at; at = at.parentElement) {
       layers.push(pixel(getComputedStyle(at).backgroundColor));

@@ -1,5 +1,8 @@
 """The robustness card in a terminal: a row of blocks for each attack."""
 
+from collections.abc import Sequence
+
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -8,35 +11,30 @@ from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, format_size
 from robustatlas.common.wording import MASKED, add_mark
 from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
-from robustatlas.report.facts.card import ResultCard
 from robustatlas.report.facts.run import RunFacts
-from robustatlas.report.facts.strips import CELLS, Strip
 
 _BLOCKS = "·░▒▓█"
 _LETTERS = ".-=*#"
 """Accuracies from 0 to 100 %, where an encoding has no blocks."""
 
-_PER_BLOCK = 2
-"""Cells of a card to a block."""
+_WIDE_ROW, _NARROW_ROW = 24, 12
+"""Blocks of a row."""
 
 _NARROW, _WIDE = 72, 96
-"""Terminals below these widths have no room for blocks of full length, and for intervals."""
+"""Terminals below these widths have no room for rows of full length, and for intervals."""
 
 
-def print_strips(facts: RunFacts, card: ResultCard, console: Console) -> None:
-    console.print(strip_table(card, facts, console))
+def print_strips(facts: RunFacts, console: Console) -> None:
+    """Print a row for each attack, and how to read it."""
+    console.print(strip_table(facts, console))
     own = " ~: another threat model than the reference's." if any(attack.own_threat for attack in facts.attacks) else ""
-    mark = " ◇" if "utf" in console.encoding.lower() else " o"
-    reference = f"{mark}: the reference's." if any(strip.reference is not None for strip in card.strips) else ""
-    axis = f"{safe(card.axis).capitalize()}."
-    legend = f"The fuller a block, the more images stay correct. |: clean accuracy halved.{reference}{own} {axis}"
+    legend = f"The fuller a block, the more images stay correct, up to the last strength. |: median size.{own}"
     console.print(f"[dim]{legend}[/dim]")
 
 
-def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
-    """One row an attack: its strip, where half of the clean accuracy is left, its average accuracy, and at every width
-    the accuracy at the strength that papers give."""
-    strips = {strip.attack: strip for strip in card.strips}
+def strip_table(facts: RunFacts, console: Console) -> Table:
+    """Return one row an attack: its strip, its median size, its average accuracy, and the accuracy at the strength that
+    papers give."""
     wide, ranged = console.width >= _NARROW, console.width >= _WIDE
     rows = table("attack", *_HEADINGS[wide])
     rows.columns[0].no_wrap, rows.columns[1].justify = True, "left"
@@ -46,7 +44,7 @@ def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
         about = "~" if attack.own_threat else ""
         rows.add_row(
             safe(about + add_mark(attack.attack, attack.attack in facts.invalid)),
-            blocks(strips[attack.attack], console.encoding, wide) if attack.attack in strips else "",
+            _strip(attack, console.encoding, _WIDE_ROW if wide else _NARROW_ROW),
             format_size(attack.median.value, attack=attack.attack),
             f"{average}{mark}",
             _standard(attack),
@@ -55,37 +53,37 @@ def strip_table(card: ResultCard, facts: RunFacts, console: Console) -> Table:
 
 
 _HEADINGS = {
-    True: ("weak to strong", "halved\nfrom", "average, %", "at, %"),
-    False: ("weak to\nstrong", "halved\nfrom", "aver-\nage, %", "at, %"),
+    True: ("weak to strong", "median\nsize", "average, %", "at, %"),
+    False: ("weak to\nstrong", "median\nsize", "aver-\nage, %", "at, %"),
 }
 """By whether the terminal is wide."""
 
 
-def blocks(strip: Strip, encoding: str = "utf-8", wide: bool = True) -> str:
-    """A strip as letters: the fuller, the more images stay correct; | where the clean accuracy is halved, ◇ where that
-    of the reference is, nothing where it was not searched.
+def _strip(attack: AttackFacts, encoding: str, length: int) -> str:
+    """Return the accuracies of an attack as blocks, up to its last strength."""
+    if attack.curve is None:
+        return ""
+    last = float(attack.strengths[-1])
+    accuracies = attack.curve.robust_accuracy(last * (np.arange(length) + 0.5) / length).tolist()
+    return blocks(accuracies, attack.median.value / last, encoding)
+
+
+def blocks(accuracies: Sequence[float], mark: float, encoding: str = "utf-8") -> str:
+    """Return accuracies as blocks: the fuller, the more images stay correct; | at a share of the row, if within it.
 
     Example:
-        >>> from robustatlas.report.facts.strips import Strip
-        >>> shades = (100.0,) * 24 + (20.0,) * 12 + (None,) * 12
-        >>> blocks(Strip("l2", "L2", shades, 1.0, 0.5, 0.4, 0.6, None, False, None, False))
-        '████████████|░░░░░'
+        >>> blocks([100.0] * 5 + [20.0] * 3, 0.5)
+        '████|░░░'
     """
-    letters, diamond = (_BLOCKS, "◇") if "utf" in encoding.lower() else (_LETTERS, "o")
-    step = _PER_BLOCK if wide else 2 * _PER_BLOCK
-    row = []
-    for first in range(0, CELLS, step):
-        known = [shade for shade in strip.shades[first : first + step] if shade is not None]
-        row.append(letters[min(int(sum(known) / len(known) / 20), 4)] if known else " ")
-    if strip.reference is not None:
-        row[min(int(strip.reference * len(row)), len(row) - 1)] = diamond
-    if strip.tick is not None:
-        row[min(int(strip.tick * len(row)), len(row) - 1)] = "|"
-    return "".join(row).rstrip()
+    letters = _BLOCKS if "utf" in encoding.lower() else _LETTERS
+    row = [letters[min(int(accuracy / 20), 4)] for accuracy in accuracies]
+    if mark <= 1:
+        row[min(int(mark * len(row)), len(row) - 1)] = "|"
+    return "".join(row)
 
 
 def _standard(attack: AttackFacts) -> str:
-    """The accuracy at the strength that papers give: one number where it was searched, else what is known of it."""
+    """Return the accuracy at the strength that papers give: one number where it was searched, else its bounds."""
     if attack.standard is None:
         return "-"
     low, high = attack.standard

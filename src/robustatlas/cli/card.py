@@ -24,10 +24,10 @@ def card(
         "card.svg"
     ),
 ) -> None:
-    """Draw the robustness card of runs: for each attack a strip from weak to strong, dark where images stay correct.
+    """Draw the robustness card of runs: the headline, and for each attack its curve and its median size.
 
-    A bar stands where half of the images are wrong, with its interval; a hollow mark where they are for the reference.
-    Clean accuracy is at the left, the headline at the right.
+    Each curve ends at the last strength of its attack. A bar stands at the median size, with its interval; a thick line
+    shows how far half of the clean accuracy is proved.
 
     ```bash
     robustatlas card runs/mynet-cifar10 -o card.svg

@@ -42,7 +42,6 @@ from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import attack_metrics, model_metrics
 from robustatlas.outcomes.strengths import levels_hint, read_strength, strengths_as_typed
 from robustatlas.report.facts import Beside, RunFacts, choose_reference, facts_of, hold_against
-from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import ReferenceFacts, TrainingFacts
 from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.in_latex import run_in_latex
@@ -114,7 +113,7 @@ def show(
         for found in _query_tables(facts):
             console.print(found)
         if explain:
-            print_strips(facts, card_of(result, facts, chosen), console)
+            print_strips(facts, console)
             print_facts(facts, console, explain=True, trained_on=training)
         print_provenance(facts, console)
         if not explain:
@@ -181,7 +180,9 @@ def print_facts(
     if facts.worst:
         names.append(WORST)
         console.print(f"[dim]{WORST}: {safe(worst_case_in_words(facts.worst))}.[/dim]")
-    names += [metric.name for metric in model_metrics() if any(name.startswith(metric.name) for name in facts.own)]
+    names += [
+        metric.name for metric in model_metrics() if any(name.startswith(metric.name) for name in facts.model_numbers)
+    ]
     console.print(*_attack_tables(facts, console.width))
     if any(attack.frontier for attack in facts.attacks):
         names.append("AH")
@@ -268,7 +269,7 @@ def _print_field(beside: Beside, console: Console) -> None:
 
 def _overall(facts: RunFacts) -> Table:
     rows = table("", "% of samples, with 95 % interval")
-    known = (facts.clean, facts.rejected, facts.average, facts.worst, *facts.own.values())
+    known = (facts.clean, facts.rejected, facts.average, facts.worst, *facts.model_numbers.values())
     for number in known:
         if number is not None:
             rows.add_row(number.what, number_cell(number))

@@ -1,62 +1,94 @@
 """The robustness card as a picture of one format, 3.3 inches wide: for READMEs, papers, pages and notebooks."""
 
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from textwrap import wrap
+from typing import TYPE_CHECKING, Literal
 
+import matplotlib as mpl
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
+
+from robustatlas.common.attack_labels import attack_label
+from robustatlas.common.escaping import html_text, visible_text
 from robustatlas.common.files import parse_path, picture_kind, write_text
-from robustatlas.common.typed_strengths import (
-    falling_scale_start,
-    format_size,
-    format_strength,
-    range_words,
-    word_beyond,
-)
-from robustatlas.common.wording import MARK, MASKED, add_mark, elide_middle
-from robustatlas.metrics.intervals import Interval
+from robustatlas.common.typed_strengths import format_size, format_strength, range_words
+from robustatlas.common.wording import MARK, MASKED, add_mark, elide_middle, pluralise
+from robustatlas.metrics.figures.paper import COLUMN, save_figure
 from robustatlas.metrics.references.reference import Reference
-from robustatlas.report.facts.card import ResultCard, card_of
+from robustatlas.outcomes.accuracies import masked_shares
+from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import RunFacts, facts_of
-from robustatlas.report.facts.strips import CELLS, Strip
 from robustatlas.report.numbers.against import choose_reference
-from robustatlas.report.shapes import Anchor, Box, Diamond, Picture, Shape, Stroke, Words, figure_of, stacked, svg_of
+from robustatlas.report.numbers.number import Number
+from robustatlas.report.numbers.texts import number_text, range_text, status_text, value_text
+from robustatlas.report.step_curves import StepCurve
 from robustatlas.results.result import Result
 
-WIDTH = 330.0
-_TEXT = 11.0
-"""Size of the smallest words, in hundredths of an inch, and in pixels where the card is as wide as on pages."""
-_LETTER = 0.56 * _TEXT
-"""Width of a letter, on average."""
-_EDGE, _STRIP, _GAP = 8.0, 13.0, 5.0
-_LINE_LETTERS = 52
-"""Letters of a line below the strips."""
-_LABELS, _SIZES = 16, 17
-"""Letters of the name of an attack, and of the sizes at the right, for which there is room."""
-_LEFT, _RIGHT = _EDGE + _LABELS * _LETTER, WIDTH - _EDGE - _SIZES * _LETTER
-_TOP = 70.0
-_PROVED, _GAP_PROVED = 2.6, 1.0
-_INK, _SOFT, _LINE = "#14171a", "#565c63", "#b9b5aa"
-_ON_WHITE = (("#ffffff", 3.4), (_INK, 1.4))
-_SHADES = ((247, 245, 239), (169, 207, 207), (61, 143, 150), (10, 77, 86), (4, 38, 44))
-"""From 0 to 100 %, monotone in lightness: the order shows in grey, and to the colour-blind."""
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH = 72 * COLUMN
+"""Width of a card; lengths here are in points."""
+
+_SMALL, _TITLE, _LARGE = 7.5, 9.5, 12.0
+"""Sizes of letters; on pages, which scale the card up, the small ones have 11 pixels."""
+
+_EDGE, _LINE, _ROW, _CURVE = 7.0, 10.5, 19.0, 14.0
+_LEFT, _RIGHT = 72.0, 158.0
+"""Ends of the curves."""
+
+_PAPER, _INK, _SOFT, _FAINT, _FILL, _PROVED = "#ffffff", "#14171a", "#565c63", "#c9cdd1", "#a9cfcf", "#0a4d56"
+_DARK = {
+    _PAPER: "#16191d",
+    _INK: "#eceef0",
+    _SOFT: "#a9b0b8",
+    _FAINT: "#454c54",
+    _FILL: "#2a6268",
+    _PROVED: "#9adfe4",
+}
+"""Colour on white -> colour where the screen is dark."""
+
+_READING = "Curve: up to the last strength. Bar: median, interval."
+
+_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 @dataclass(frozen=True)
 class RobustnessCard:
     """The card of one or several runs: a picture in notebooks, words where it is printed, a file by `save`."""
 
-    cards: tuple[ResultCard, ...]
+    runs: tuple[RunFacts, ...]
 
-    @property
-    def picture(self) -> Picture:
-        """The shapes of all cards, below each other."""
-        return stacked([picture_of(card) for card in self.cards])
+    def figure(self) -> Figure:
+        """Return the cards below each other, as a figure of matplotlib."""
+        heights = [_card_height(run) for run in self.runs]
+        figure = Figure(figsize=(COLUMN, sum(heights) / 72), facecolor=_PAPER)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.axis("off")
+        axes.set(xlim=(0, WIDTH), ylim=(sum(heights), 0))
+        for place, run in enumerate(self.runs):
+            _draw_card(axes, run, sum(heights[:place]))
+        return figure
 
     def svg(self) -> str:
-        """The picture as SVG."""
-        return str(svg_of(self.picture))
+        """Return the picture as SVG: light, or dark where the screen is."""
+        file = io.StringIO()
+        with mpl.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # text stays text: its reader has the letters
+            self.figure().savefig(file, format="svg", metadata=_NO_METADATA)
+        body = re.sub(r"<defs>\s*<style.*?</defs>", "", file.getvalue().partition("<svg")[2], count=1, flags=re.DOTALL)
+        body = re.sub(r' id="[^"]*"', "", body)  # a page with several cards would have each twice
+        head = Markup('<svg class="card-picture" role="img" aria-label="{}"').format(html_text(str(self)))
+        return f"{head}{body.replace('>', f'>{_style_sheet()}', 1).rstrip()}"
 
     def save(self, path: str | Path) -> Path:
         """Write the picture, whole or not at all.
@@ -70,20 +102,18 @@ class RobustnessCard:
         Raises:
             UserError: another kind of file, or one that cannot be written.
         """
-        from robustatlas.metrics.figures.paper import save_figure
-
         target = parse_path(path)
         if picture_kind(target) == "svg":
             write_text(target, self.svg() + "\n")
         else:
-            save_figure(figure_of(self.picture), target)
+            save_figure(self.figure(), target)
         return target
 
     def _repr_svg_(self) -> str:
         return self.svg()
 
     def __str__(self) -> str:
-        return "\n".join(card.words for card in self.cards)
+        return "\n".join(map(_words, self.runs))
 
 
 def card(
@@ -95,8 +125,8 @@ def card(
 
     Args:
         results: the run or the runs.
-        reference: acc* that scales the strengths and gives the competitiveness ratio, or its name or file; ``"none"``
-            for none, None for the shipped one that fits, if one does.
+        reference: acc* that gives the rank among published defenses, or its name or file; ``"none"`` for none, None
+            for the shipped one that fits, if one does.
         facts: facts of each run, if they are computed already.
 
     Returns:
@@ -109,136 +139,178 @@ def card(
     """
     runs = [results] if isinstance(results, Result) else results
     chosen = reference if isinstance(reference, Reference) else choose_reference(reference, runs)
-    known = facts or [facts_of(result, reference=chosen) for result in runs]
-    return RobustnessCard(tuple(card_of(result, of, chosen) for result, of in zip(runs, known, strict=True)))
+    return RobustnessCard(tuple(facts or [facts_of(result, reference=chosen) for result in runs]))
 
 
-def picture_of(card: ResultCard) -> Picture:
-    """The shapes of a card."""
-    bottom = _TOP + len(card.strips) * (_STRIP + _GAP)
-    shapes = [*_head(card)]
-    for row, strip in enumerate(card.strips):
-        shapes += _strip(strip, _TOP + row * (_STRIP + _GAP))
-    shapes += _axis(card, bottom)
-    height = bottom + 13.0 + _TEXT * 1.2 * len(_legend(card))
-    frame = [Box(0.5, 0.5, WIDTH - 1, height - 1, "none", _LINE)]
-    return Picture(WIDTH, height, (*frame, *shapes), card.words)
+def _words(run: RunFacts) -> str:
+    """Return the whole card in words, for people who do not see it."""
+    first = run.headline
+    known = "no attack was searched at every strength"
+    if first:
+        known = (
+            f"{first.explained() if first.is_mean else first.abbreviated_name} {number_text(first.leading, unit='%')}"
+        )
+    attacks = [f"{attack_label(attack.attack).label}: {_median_words(attack.median)}" for attack in run.attacks]
+    proved = [
+        f"{attack_label(attack).label}: half proved {range_words(attack)} {format_size(half, attack=attack)}"
+        for attack, half in _proved_halves(run).items()
+    ]
+    parts = [f"clean accuracy {number_text(run.clean, unit='%')}", known, _rank(run), *attacks, *proved]
+    return f"Robustness card of {run.name} on {_scope(run)}: {'; '.join(filter(None, parts))}."
 
 
-def _head(card: ResultCard) -> list[Shape]:
-    scope = f"{card.scope}; {card.place}" if card.place else card.scope
-    shapes: list[Shape] = [Words(_EDGE, 18, card.title, 13, _INK, bold=True), Words(_EDGE, 32, scope, _TEXT, _SOFT)]
-    shapes += _number(_EDGE, "start", card.clean, "clean accuracy")
-    if card.score:
-        shapes += _number(WIDTH - _EDGE, "end", card.score, card.score_name)
-    return shapes
+def _median_words(median: Number) -> str:
+    ends = [format_size(end, attack=median.attack) for end in (median.value, median.low, median.high)]
+    status = status_text(median)
+    return f"median size {ends[0]} ({ends[1]} to {ends[2]}{f'; {status}' if status else ''})"
 
 
-def _number(x: float, anchor: Anchor, number: Interval, name: str) -> list[Shape]:
-    said = f"{number.value:.1f}% ({number.low:.1f} to {number.high:.1f})"
-    return [Words(x, 48, said, 12, _INK, anchor, bold=True), Words(x, 60.5, name, _TEXT, _SOFT, anchor)]
+def _scope(run: RunFacts) -> str:
+    return f"{pluralise(run.samples, 'image')} of {run.data}"
 
 
-def _strip(strip: Strip, top: float) -> list[Shape]:
-    middle, end = top + _STRIP / 2, top + _STRIP
-    room = _LABELS - 2 * strip.own_threat - 2 * strip.masked
-    label = elide_middle(strip.label, room)
-    label = add_mark(f"≈ {label}" if strip.own_threat else label, strip.masked)
-    shapes: list[Shape] = [Words(_LEFT - 5, middle + 4, label, _TEXT, _INK, "end")]
-    shapes.append(Words(WIDTH - _EDGE, middle + 4, _sizes(strip), _TEXT, _INK, "end"))
-    shapes += _shaded(strip, top, _STRIP if strip.certified is None else _STRIP - _PROVED - _GAP_PROVED)
-    if strip.certified is not None:
-        shapes.append(Box(_LEFT, end - _PROVED, strip.certified * (_RIGHT - _LEFT), _PROVED, _INK))
-    if strip.reference is not None:
-        shapes.append(Diamond(_x(strip.reference), middle, 4.2, _INK))
-        if strip.beyond:
-            shapes.append(Words(_x(strip.reference) + 5, middle + 3.4, "›", 11, _INK, bold=True))
-    return shapes + (_half(strip, top) if strip.searched else [])
+def _rank(run: RunFacts) -> str:
+    """Return the rank among published defenses; empty without a reference that has every attack of the rank."""
+    against = run.reference
+    if against is None or against.place is None or against.held.doubts:
+        return ""
+    return against.place.words(against.held.approximate)
 
 
-def _sizes(strip: Strip) -> str:
-    """Return where the clean accuracy is halved, of the last strength, in the attack's own unit."""
-    last = format_strength(strip.last, 3, attack=strip.attack)
-    if not strip.searched:
-        return f"{range_words(strip.attack)} {last}"
-    within = strip.halved <= strip.last
-    if not within:
-        return f"{word_beyond(strip.attack)} {last}"
-    halved = format_size(strip.halved, attack=strip.attack)
-    return (
-        f"{halved} of {last}"
-        if falling_scale_start(strip.attack) is None
-        else f"{halved}, {range_words(strip.attack)} {last}"
+def _note(run: RunFacts) -> str:
+    """Return the status of the headline with its reason, or else the rank among published defenses."""
+    if run.headline and (status := status_text(run.headline.leading)):
+        return ", ".join(filter(None, [status, run.headline.leading.why]))
+    return _rank(run)
+
+
+def _proved_halves(run: RunFacts) -> dict[str, float]:
+    """Return attack -> size up to which half of the clean accuracy is proved of the model itself."""
+    return {facts.row: facts.half for facts in run.certified if not facts.held.of and facts.half > 0}
+
+
+def _rows(run: RunFacts) -> list[str]:
+    """Return the attacks of a card: those that were run, then those that were only certified."""
+    return list(dict.fromkeys([*(attack.attack for attack in run.attacks), *_proved_halves(run)]))
+
+
+def _marks_line(run: RunFacts) -> str:
+    """Return how to read the marks that not every card has."""
+    marked = f"{MARK}: {MASKED}." if masked_shares(run, [attack.attack for attack in run.attacks]) else ""
+    proved = "Thick line: half is proved." if _proved_halves(run) else ""
+    return " ".join(filter(None, [proved, marked]))
+
+
+def _card_height(run: RunFacts) -> float:
+    lines = [_note(run), _marks_line(run), _READING]
+    return 78.0 + _LINE * sum(map(bool, lines)) + _ROW * len(_rows(run))
+
+
+def _draw_card(axes: Axes, run: RunFacts, top: float) -> None:
+    """Draw one card whose upper edge is at `top`."""
+    whole, half = WIDTH - 2 * _EDGE, WIDTH / 2 - _EDGE - 3
+    _write(axes, _EDGE, top + 15, run.name, whole, _TITLE, bold=True)
+    _write(axes, _EDGE, top + 26, _scope(run), whole, colour=_SOFT)
+    if run.headline:
+        _draw_number(axes, _EDGE, top + 44, run.headline.leading, run.headline.abbreviated_name, half)
+    _draw_number(axes, WIDTH / 2 + 3, top + 44, run.clean, "clean accuracy", half)
+    at = top + 66.0
+    if note := _note(run):
+        _write(axes, _EDGE, at, note, whole, colour=_SOFT)
+        at += _LINE
+    _write(axes, _LEFT, at + 3, "robust accuracy", _RIGHT - _LEFT, colour=_SOFT)
+    _write(axes, WIDTH - _EDGE, at + 3, "median size of last", WIDTH - _EDGE - _RIGHT, colour=_SOFT, align="right")
+    proved, known = _proved_halves(run), {attack.attack: attack for attack in run.attacks}
+    for place, name in enumerate(_rows(run)):
+        _draw_row(axes, run, name, known.get(name), proved.get(name, 0.0), at + 8 + _ROW * place)
+    end = at + 18 + _ROW * len(_rows(run))
+    _write(axes, _EDGE, end, _READING, whole, colour=_SOFT)
+    _write(axes, _EDGE, end + _LINE, _marks_line(run), whole, colour=_SOFT)
+    edge = top + 0.5, top + _card_height(run) - 0.5
+    axes.plot(
+        [0.5, WIDTH - 0.5, WIDTH - 0.5, 0.5, 0.5],
+        [edge[0], edge[0], edge[1], edge[1], edge[0]],
+        _FAINT,
+        lw=0.7,
+        clip_on=False,
     )
 
 
-def _shaded(strip: Strip, top: float, height: float) -> list[Shape]:
-    """The strip itself; a line where nothing was searched."""
-    width, middle = (_RIGHT - _LEFT) / CELLS, top + height / 2
-    shapes: list[Shape] = []
-    cell = 0
-    for shade, alike in groupby(strip.shades):
-        left, cell = _LEFT + cell * width, cell + len(list(alike))
-        right = _LEFT + cell * width
-        if shade is None:
-            shapes.append(Stroke(left, middle, right, middle, _LINE, 0.8))
-        else:
-            shapes.append(Box(left, top, right - left + 0.15, height, colour_of(shade)))
-    return shapes
+def _draw_number(axes: Axes, x: float, y: float, number: Number, name: str, width: float) -> None:
+    """Write a number in large letters, its interval beside it, and its name below."""
+    value = value_text(number, unit="%")
+    _write(axes, x, y, value, width, _LARGE, bold=True)
+    taken = _text_width(value, _LARGE, bold=True) + 4
+    _write(axes, x + taken, y, range_text(number), width - taken)
+    _write(axes, x, y + _LINE, name, width, colour=_SOFT)
 
 
-def _half(strip: Strip, top: float) -> list[Shape]:
-    """Draw where half of the clean accuracy is left, with its interval; on white, it stands out from every shade."""
-    middle, end = top + _STRIP / 2, top + _STRIP
-    low, high = _x(strip.low), _x(strip.high)
-    shapes: list[Shape] = [Stroke(low, middle, high, middle, colour, width) for colour, width in _ON_WHITE]
-    if strip.tick is None:
-        return shapes
-    x = _x(strip.tick)
-    return [*shapes, *(Stroke(x, top - 1.5, x, end + 1.5, colour, width + 0.9) for colour, width in _ON_WHITE)]
+def _draw_row(axes: Axes, run: RunFacts, name: str, attack: AttackFacts | None, proved: float, top: float) -> None:
+    """Draw the curve of an attack up to its last strength, with its median size and what is proved; both in words."""
+    base, text = top + _CURVE, top + _CURVE - 4
+    label = add_mark(attack_label(name).label, masked_shares(run, [name]) if attack else {})
+    _write(axes, _EDGE, text, label, _LEFT - _EDGE - 4)
+    certified = next((held.strengths for held in run.certified if held.row == name), ())
+    last = float(attack.strengths[-1]) if attack else max(certified)
+
+    def x(size: float) -> float:
+        return _LEFT + min(size / last, 1.0) * (_RIGHT - _LEFT)
+
+    axes.plot([_LEFT, _RIGHT], [base, base], _FAINT, lw=0.7, clip_on=False)
+    if attack and attack.curve:
+        steps = StepCurve.from_curve(attack.curve.distance_curve, attack.strengths, last)
+        sizes = [*[round(x(size), 1) for size in steps.sizes for _ in range(2)][1:], _RIGHT]
+        heights = [round(base - _CURVE * (1 - error / 100), 1) for error in steps.error for _ in range(2)]
+        axes.fill([_LEFT, *sizes, _RIGHT], [base, *heights, base], _FILL, linewidth=0, clip_on=False)
+    if proved > 0:
+        axes.plot([_LEFT, x(proved)], [base, base], _PROVED, lw=2.2, solid_capstyle="butt", clip_on=False)
+    if attack is None:
+        _write(axes, WIDTH - _EDGE, text, "not attacked", WIDTH - _EDGE - _RIGHT - 4, align="right")
+        return
+    median, middle = attack.median, base - _CURVE / 2
+    axes.plot([x(median.low), x(median.high)], [middle, middle], _INK, lw=0.9, solid_capstyle="butt", clip_on=False)
+    if median.value <= last:
+        axes.plot([x(median.value)] * 2, [base, top], _INK, lw=1.6, solid_capstyle="butt", clip_on=False)
+    written = f"{_median_text(median, last)} of {format_strength(last, 3, attack=name)}"
+    _write(axes, WIDTH - _EDGE, text, written, WIDTH - _EDGE - _RIGHT - 4, align="right")
 
 
-def _axis(card: ResultCard, top: float) -> list[Shape]:
-    compared = any(strip.reference is not None for strip in card.strips)
-    half, whole = ("1", "2") if compared else ("½", "1")
-    shapes: list[Shape] = [
-        Words(_x(0), top + 7, "0", _TEXT, _SOFT, "start"),
-        Words(_x(0.5), top + 7, half, _TEXT, _SOFT, "middle"),
-        Words(_x(1), top + 7, whole, _TEXT, _SOFT, "end"),
-    ]
-    for line, text in enumerate(_legend(card)):
-        shapes.append(Words(_EDGE, top + 21 + 1.2 * _TEXT * line, text, _TEXT, _SOFT))
-    return shapes
+def _median_text(median: Number, last: float) -> str:
+    return format_size(median.value if median.value <= last else math.inf, attack=median.attack)
 
 
-def _legend(card: ResultCard) -> list[str]:
-    marks = ["dark: 100% correct; bar: clean accuracy halved,", "with interval; right: where, of the last strength"]
-    more = ["line below: half proved"] if any(strip.certified is not None for strip in card.strips) else []
-    more += ["≈: not the reference's threat model"] if any(strip.own_threat for strip in card.strips) else []
-    more += [f"{MARK}: {MASKED}, as the gradient misleads"] if any(strip.masked for strip in card.strips) else []
-    more += [f"{card.others} more attacks not shown"] if card.others else []
-    return [
-        *wrap(card.score_over, _LINE_LETTERS),
-        *wrap(card.axis, _LINE_LETTERS),
-        *marks,
-        *(["; ".join(more)] if more else []),
-        card.footer,
-    ]
+def _write(
+    axes: Axes,
+    x: float,
+    y: float,
+    text: str,
+    width: float,
+    size: float = _SMALL,
+    colour: str = _INK,
+    align: Literal["left", "right"] = "left",
+    bold: bool = False,
+) -> None:
+    """Write one line that is at most `width` wide; the middle of a longer text is left out."""
+    shown = visible_text(text)
+    letters = len(shown)
+    while letters > 1 and _text_width(shown, size, bold) > width:
+        letters -= 1
+        shown = elide_middle(visible_text(text), letters)
+    weight = "bold" if bold else "normal"
+    axes.text(x, y, shown, fontsize=size, color=colour, ha=align, va="baseline", fontweight=weight, parse_math=False)
 
 
-def _x(place: float) -> float:
-    return _LEFT + place * (_RIGHT - _LEFT)
+def _text_width(text: str, size: float, bold: bool = False) -> float:
+    font = FontProperties(size=size, weight="bold" if bold else "normal")
+    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0])
 
 
-def colour_of(percent: float) -> str:
-    """The shade of an accuracy.
-
-    Example:
-        >>> colour_of(0), colour_of(100)
-        ('#f7f5ef', '#04262c')
-    """
-    position = max(0.0, min(percent / 100, 1.0)) * (len(_SHADES) - 1)
-    left = min(int(position), len(_SHADES) - 2)
-    part = position - left
-    mixed = (round(a + part * (b - a)) for a, b in zip(_SHADES[left], _SHADES[left + 1], strict=True))
-    return "#" + "".join(f"{channel:02x}" for channel in mixed)
+def _style_sheet() -> str:
+    """Return the colours for browsers, light or dark as the page is; other programs read the colours on white."""
+    rules = "".join(
+        f'.card-picture [style*="{kind}: {light}"]{{{kind}:light-dark({light},{dark})!important}}'
+        for light, dark in _DARK.items()
+        for kind in ("fill", "stroke")
+    )
+    paper = f".card-picture{{background:light-dark({_PAPER},{_DARK[_PAPER]})}}"
+    return f"<style>.card-picture:root{{color-scheme:light dark}}{paper}{rules}</style>"

@@ -23,9 +23,8 @@ from robustatlas.metrics.references import Reference
 from robustatlas.metrics.registry import reference_metrics
 from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report import field, looks, multiples, pages, rulings, words
-from robustatlas.report.card import picture_of
+from robustatlas.report.card import RobustnessCard
 from robustatlas.report.facts.attack import AttackFacts
-from robustatlas.report.facts.card import card_of
 from robustatlas.report.facts.run import RunFacts, facts_of
 from robustatlas.report.gallery import Example, examples
 from robustatlas.report.gate import Requirement, overall_sentence
@@ -41,7 +40,6 @@ from robustatlas.report.numbers.shared import (
 from robustatlas.report.numbers.standings import Standings, standings_of
 from robustatlas.report.plotted import figure_data
 from robustatlas.report.sections import SECTIONS, Section
-from robustatlas.report.shapes import svg_of
 from robustatlas.results.result import Result
 
 if TYPE_CHECKING:
@@ -132,7 +130,7 @@ def build_report(
     text = pages.render(
         "report.html",
         title=_title(facts),
-        cards=_cards(results, facts, reference, distances),
+        cards=[Markup(RobustnessCard((run,)).svg()) for run in sides.shared_facts or facts],
         shared=sides.shared,
         apart_notes=sides.notes,
         multiples=charts,
@@ -232,15 +230,6 @@ def _tools(facts: Sequence[RunFacts]) -> dict[str, Any]:
         "percent": words.percent,
         "over": words.attacks_and_strengths,
     }
-
-
-def _cards(
-    results: Sequence[Result], facts: Sequence[RunFacts], reference: Reference | None, distances: Mapping[str, float]
-) -> list[str]:
-    return [
-        svg_of(picture_of(card_of(result, run, reference, distances)))
-        for result, run in zip(results, facts, strict=True)
-    ]
 
 
 def _sections(results: Sequence[Result], facts: Sequence[RunFacts]) -> list[tuple[Section, Markup]]:

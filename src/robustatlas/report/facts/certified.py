@@ -1,6 +1,6 @@
 """Certified accuracies of a run's attacks, as numbers and in sentences."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from robustatlas.common.typed_strengths import format_strength, value_as_typed
@@ -99,8 +99,3 @@ def certified_of(result: Result, numbers: Numbers) -> Iterator[CertifiedFacts]:
             saved=None if saved is None else float(saved.mean()),
             half=min([half, *(number.strength for number in accuracy[-1:])]),
         )
-
-
-def halves_proved(certified: Iterable[CertifiedFacts]) -> dict[str, float]:
-    """Attack -> size up to which half of the clean accuracy is proved of the model itself, where that is so."""
-    return {facts.row: facts.half for facts in certified if not facts.held.of and facts.half > 0}

@@ -37,7 +37,7 @@ from robustatlas.report.numbers.headline import Headline, choose_headline, headl
 from robustatlas.report.numbers.number import Number, Numbers, Status
 from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run, row_of
 from robustatlas.report.numbers.shared import subject_of
-from robustatlas.report.numbers.statistics import own_statistics
+from robustatlas.report.numbers.statistics import model_statistics
 from robustatlas.report.numbers.steadiness import stability
 from robustatlas.report.numbers.units import calibrations_of
 from robustatlas.results.result import Result
@@ -239,7 +239,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         about=facts.model_copy(update={"title": ""}) if facts.title == result.name else facts,
         samples=result.samples,
         numbers=numbers,
-        own_names=tuple(own_statistics(judged)),
+        own_names=tuple(model_statistics(judged)),
         notes=tuple(filter(None, notes)),
         own_run=True,
         own_threat=held.own_threat,
