@@ -378,7 +378,7 @@ def _defense(row: Row, reference: Reference, few: bool, look: int) -> dict[str, 
         },
         "clean": finite(row.accuracies.clean),
         "accuracies": {
-            attack: _values_at(row.accuracies.distance_entries[attack], grid) for attack, grid in shared.items()
+            attack: _grid_accuracies(row.accuracies.distance_entries[attack], grid) for attack, grid in shared.items()
         },
         "ratios": _ends_by_kind(row.numbers, RATIO),
         "constants": _ends_by_kind(row.numbers, STABILITY),
@@ -417,7 +417,7 @@ def _certified(row: Row, reference: Reference) -> dict[str, list[float | None]]:
         if number.attack in reference.accuracies.attacks and number.attack not in found:
             grid = reference.accuracies.distances(number.attack).tolist()
             points = {one.strength: one.value for one in row.numbers.select(CERTIFIED, number.attack)}
-            found[number.attack] = [value and _rounded(value) for value in _values_at(points, grid)]
+            found[number.attack] = [value and _rounded(value) for value in _grid_accuracies(points, grid)]
     return found
 
 
@@ -431,7 +431,7 @@ def _trainings(row: Row, reference: Reference, few: bool, look: int) -> dict[str
     for attack in [attack for attack in reference.accuracies.attacks if attack in row.accuracies.entries]:
         tables = [training.accuracies.distance_entries[attack] for training in row.trainings]
         grid = reference.accuracies.distances(attack).tolist()
-        values = zip(*(_values_at(table, grid) for table in tables), strict=True)
+        values = zip(*(_grid_accuracies(table, grid) for table in tables), strict=True)
         spans[attack] = [
             _ends(training_interval([*each], most=100.0)) if None not in each else [None, None] for each in values
         ]
@@ -462,7 +462,7 @@ def _rounded(value: float) -> float:
     return round(value, 4)
 
 
-def _values_at(entries: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
+def _grid_accuracies(entries: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
     """Return the accuracies at strengths; None where the entries have none of that strength."""
     values = list(entries.values())
     found = [strength_position(at, entries) for at in strengths]
