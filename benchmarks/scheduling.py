@@ -29,8 +29,7 @@ from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings, Columns
 from robustatlas.evaluation.completion import SECONDS_OF_FIRST_CHUNK
 from robustatlas.evaluation.cores import Cores
-from robustatlas.evaluation.costs import Costs
-from robustatlas.evaluation.dispatcher import Dispatcher
+from robustatlas.evaluation.dispatcher import Costs, Dispatcher
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.records import attack_record
 from robustatlas.evaluation.samples import choose_samples

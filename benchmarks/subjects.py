@@ -16,10 +16,14 @@ from typing import Literal
 import torch
 from safetensors.torch import save_file
 from torch import Generator, Tensor, nn
+from torch.ao.quantization import disable_observer, get_default_qat_qconfig_mapping
+from torch.ao.quantization.quantize_fx import prepare_qat_fx
 from torch.nn import functional
+from torch.nn.utils import parametrize
 
 import robustatlas as ra
 from robustatlas.models.architectures import small_cnn
+from robustatlas.models.gradients import straight_through
 from robustatlas.models.weights import load_weights
 from robustatlas.training import Settings, recipe_named
 
@@ -122,6 +126,36 @@ def pooled_cnn(channels: int, activation: Callable[[], nn.Module], width: int = 
     return nn.Sequential(*layers, nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(18 * width, 10))
 
 
+class BinaryWeights(nn.Module):
+    """Weights of two values for each output, the gradient straight through (XNOR-Net: Rastegari et al. 2016)."""
+
+    def forward(self, weights: Tensor) -> Tensor:
+        return straight_through(lambda w: w.sign() * w.abs().flatten(1).mean(1).view(-1, *[1] * (w.dim() - 1)))(weights)
+
+
+def binarised_cnn(width: int = 24) -> nn.Module:
+    """Return three convolutions and two linear layers, the weights of all but the first and last of two values."""
+    layers: list[nn.Module] = []
+    for into, out, stride in ((1, width, 2), (width, 2 * width, 2), (2 * width, 2 * width, 1)):
+        layers += [nn.Conv2d(into, out, 3, stride, 1), nn.BatchNorm2d(out), nn.ReLU()]
+    layers += [nn.Flatten(), nn.Linear(2 * width * 49, 100), nn.BatchNorm1d(100), nn.ReLU(), nn.Linear(100, 10)]
+    inner = [layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear))][1:-1]
+    for layer in inner:
+        parametrize.register_parametrization(layer, "weight", BinaryWeights())
+    return nn.Sequential(*layers)
+
+
+def quantised(net: nn.Module, images: Tensor) -> nn.Module:
+    """Return ``net`` with weights and activations rounded to int8 as torch.ao does after training.
+
+    The ranges are those of ``images``. The gradient goes straight through what is rounded and not clipped.
+    """
+    prepared = prepare_qat_fx(net.train(), get_default_qat_qconfig_mapping("x86", version=0), (images[:1],))
+    with torch.no_grad():
+        prepared(images)
+    return prepared.apply(disable_observer).eval()
+
+
 def _squared_error(logits: Tensor, labels: Tensor) -> Tensor:
     """To one-hot targets: logits stay between 0 and 1, and the gradient at an image says little."""
     return functional.mse_loss(logits, functional.one_hot(labels, logits.shape[1]).to(logits))
@@ -134,7 +168,8 @@ Split = Literal["test", "train"]
 class Kind:
     """Recipe of a network. Images ``first`` to ``first + count`` of a split train it, and test images from ``attacked``
     on are for attacks. ``epsilon``: it is trained on one step in linf from a random point (Wong et al. 2020), or by a
-    ``recipe`` of ``robustatlas train`` against that size; 0: on the images themselves."""
+    ``recipe`` of ``robustatlas train`` against that size; 0: on the images themselves. ``int8``: it is quantised after
+    training, by its first 256 training images."""
 
     net: Callable[[], nn.Module]
     data: str
@@ -147,9 +182,20 @@ class Kind:
     rate: float = 2e-3
     epsilon: float = 0.0
     recipe: str = ""
+    int8: bool = False
 
 
-HELD_OUT = ("tanh", "silu-adversarial", "conv-one-hot", "mixer", "conv-adversarial", "mixer-adversarial", "crown-ibp")
+HELD_OUT = (
+    "tanh",
+    "silu-adversarial",
+    "conv-one-hot",
+    "mixer",
+    "conv-adversarial",
+    "mixer-adversarial",
+    "crown-ibp",
+    "binary-weights",
+    "int8",
+)
 """Networks that no default was chosen on."""
 
 KINDS = {
@@ -168,6 +214,8 @@ KINDS = {
     "kw": Kind(narrow_cnn, "mnist", "test", 2_000, 4_000, 0, epochs=4, rate=5e-3, epsilon=0.1, recipe="kw"),
     "crown-ibp": Kind(small_cnn, "fashion-mnist", "train", 0, 10_000, 0, epochs=6, epsilon=0.1, recipe="crown-ibp"),
     "mixer-adversarial": Kind(lambda: Mixer(3, 32), "cifar10", "test", 0, 8_000, 8_000, epsilon=2 / 255),
+    "binary-weights": Kind(binarised_cnn, "fashion-mnist", "train", 0, 10_000, 0, epochs=8),
+    "int8": Kind(lambda: narrow_cnn(16), "fashion-mnist", "train", 0, 10_000, 0, epochs=8, int8=True),
 }
 
 
@@ -181,6 +229,8 @@ def trained(name: str, folder: Path = KEPT) -> tuple[ra.Classifier, ra.Dataset]:
         folder.mkdir(parents=True, exist_ok=True)
         save_file(net.state_dict(), path)
     load_weights(net, path)
+    if kind.int8:
+        net = quantised(net, ra.load_dataset(kind.data, kind.split).images[kind.first : kind.first + 256])
     data = ra.load_dataset(kind.data)
     rows = torch.arange(kind.attacked, kind.attacked + 2_000)
     return ra.Classifier(net.eval(), name=name), ra.Dataset.from_rows(

@@ -11,7 +11,7 @@ from robustatlas.metrics import Interval, SampleStatistic, bootstrap_replicates
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.numbers.against import hold_against
-from robustatlas.report.numbers.statistics import against
+from robustatlas.report.numbers.statistics import reference_statistics
 from robustatlas.results.result import Result
 
 _METRICS = ("CR ind-avg", "CR ind-worst", "mUAR")
@@ -38,7 +38,10 @@ def table(attacks: Sequence[str], results: Mapping[str, Sequence[Result]], refer
     percent, with 95 % intervals over images, and +- the standard deviation between trainings."""
     rows = []
     for name, runs in results.items():
-        counted = [against(run, hold_against(run, reference)) for run, reference in zip(runs, references, strict=True)]
+        counted = [
+            reference_statistics(run, hold_against(run, reference))
+            for run, reference in zip(runs, references, strict=True)
+        ]
         ratio, worst, mean = (_mean_over_seeds([of[metric] for of in counted if metric in of]) for metric in _METRICS)
         tables = [run.accuracies() for run in runs]
         averages = [f"{statistics.fmean(t.values(attack).mean() for t in tables):.0f}" for attack in attacks]

@@ -10,8 +10,7 @@ import pytest
 import robustatlas as ra
 from bad_inputs import contents
 from command_line import entered
-from robustatlas.attacks.suites import resolve_attacks
-from robustatlas.attacks.wanted import requested_attacks
+from robustatlas.attacks.suites import requested_attacks, resolve_attacks
 from robustatlas.cli._options import parse_attack_strengths, parse_statistic, parse_strengths
 from robustatlas.models.settings import parse_settings
 from robustatlas.outcomes.merge import merge

@@ -23,7 +23,7 @@ from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.field import BENCHMARKED, field_places
 from robustatlas.report.facts.rows import Ground, run_row
-from robustatlas.report.gate.requirements import Requirement, number_of
+from robustatlas.report.gate.requirements import Requirement, required_number
 from robustatlas.report.numbers.statistics import hypervolume_of
 from robustatlas.results.result import Result
 from robustatlas.threats.base import ThreatModel
@@ -255,7 +255,7 @@ def test_every_number_goes_by_the_very_strength() -> None:
     assert facts.attacks[0].median.value == facts.attacks[0].quartiles[1] == np.inf
     for strength, accuracy in enumerate(accuracies, start=1):
         requirement = Requirement.parse(f"corruption-fog@{strength}>=1")
-        assert number_of(requirement, result, facts).value == accuracy
+        assert required_number(requirement, result, facts).value == accuracy
     row = run_row(result, Ground.from_results([result]).reference)
     assert row.accuracies.values("corruption-fog").tolist() == accuracies
     assert "median size never," in repr(result)
@@ -320,7 +320,7 @@ def _ata(strengths: list[float]) -> AccuracyTable:
 
 
 def _gate(text: str) -> object:
-    return number_of(Requirement.parse(text), made_up(), facts_of(made_up()))
+    return required_number(Requirement.parse(text), made_up(), facts_of(made_up()))
 
 
 @pytest.mark.parametrize(("said", "door"), REFUSED)

@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.suites import RANKED
-from robustatlas.cli._workers import share_here
+from robustatlas.cli._work import share_here
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.workers.share import Share
 from robustatlas.metrics.references import Reference, load_reference

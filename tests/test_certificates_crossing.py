@@ -78,7 +78,7 @@ def test_a_crossing_is_an_error_and_nothing_is_left_of_the_certificate(tmp_path:
     ra.certify(net, (x, y), "l1", **given)
     with pytest.raises(ra.UserError, match=said):
         ra.certify(net, (x, y), ["l2", "linf"], method={"linf": _Bold(1.1, since=7)}, **given)
-    assert {record.name for record in Run.open(tmp_path).certificate_records()} == {"l1"}
+    assert {record.name for record in Run.open(tmp_path).certificates.records()} == {"l1"}
     assert {path.parent.name.partition("-")[0] for path in (tmp_path / "certified").rglob("*.parquet")} == {"l1"}
     assert list(ra.load_result(tmp_path).certified_sizes) == ["l1"]
     ra.certify(net, (x, y), "linf", method=_Bold(1.0), **given)
@@ -91,7 +91,7 @@ def test_a_crossing_in_another_process_is_the_same_error(tmp_path: Path) -> None
     bold = _Bold(1.1)
     with pytest.raises(ra.UserError, match=r"bold certifies that none is below .*One of the two is wrong"):
         ra.certify(net, (x, y), "l2", method=bold, run=tmp_path, workers=2, progress=False)
-    assert not Run.open(tmp_path).certificate_records()
+    assert not Run.open(tmp_path).certificates.records()
 
 
 def test_a_certificate_of_another_model_is_not_tried_out() -> None:
@@ -106,7 +106,7 @@ def test_sizes_that_an_example_refutes_do_not_hold_when_they_are_looked_at_again
     model, data = ra.load_model("builtin:digits-standard"), ra.load_dataset("digits")
     ra.certify(model, data, "linf", effort="low", samples=3, run=tmp_path, progress=False)
     store = Run.open(tmp_path)
-    (record,) = store.certificate_records()
+    (record,) = store.certificates.records()
     wrong = record.model_copy(update={"settings": record.settings | {"version": 9}})
     index = np.arange(3)
     store.certificates.add(wrong)

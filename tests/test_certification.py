@@ -161,7 +161,7 @@ def test_damaged_parts_count_as_not_done(folder: Path, tmp_path: Path, model: ra
     with pytest.warns(RobustnessWarning, match="damaged part counts as not done"):
         again = ra.certify(model, data, "linf", effort="low", run=copy.path, **COMMON)
     np.testing.assert_array_equal(again.certified_size("linf"), ra.load_result(folder).certified_size("linf"))
-    assert Run.open(tmp_path / "copy").certificate_records()
+    assert Run.open(tmp_path / "copy").certificates.records()
 
 
 def test_json_says_both_sides_with_methods_and_what_was_spared(folder: Path) -> None:
@@ -231,7 +231,7 @@ def test_verify_computes_certificates_again(
     ra.certify(model, data, ["l2", "brightness"], run=tmp_path / "more", samples=2, progress=False)
     assert all(each.holds for each in recheck(tmp_path / "more", model=model, data=data, samples=1))
     copy = merge([folder], tmp_path / "copy")
-    (record,) = (each for each in copy.certificate_records() if each.name == "l2")
+    (record,) = (each for each in copy.certificates.records() if each.name == "l2")
     index = np.array([3])
     columns = {
         "index": index,

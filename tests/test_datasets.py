@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from robustatlas.common.errors import UserError
 from robustatlas.data import Dataset, Fingerprint, load_dataset, named
-from robustatlas.data.download import download, download_members
+from robustatlas.data.named import download, download_members
 
 IMAGES = np.zeros((3, 8, 8), np.uint8)
 

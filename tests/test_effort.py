@@ -9,8 +9,7 @@ import pytest
 import robustatlas as ra
 from helpers_core import plans_of
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import AttackRun
-from robustatlas.attacks.effort import scale_effort
+from robustatlas.attacks.definition import AttackRun, scale_effort
 from robustatlas.attacks.search.rules import MostPasses, StopFruitless, StopLaggingRuns, StopSlowAscents
 
 NINE = 9

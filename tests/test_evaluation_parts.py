@@ -22,8 +22,7 @@ from robustatlas.data import Beginning, Fingerprint, Rows
 from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.chunks import Chunk, ChunkResult, ChunkSettings
 from robustatlas.evaluation.cores import SMALLEST_CHUNK
-from robustatlas.evaluation.costs import Costs
-from robustatlas.evaluation.dispatcher import CHUNK_SECONDS, Dispatcher
+from robustatlas.evaluation.dispatcher import CHUNK_SECONDS, Costs, Dispatcher
 from robustatlas.evaluation.progress import Progress
 from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.evaluation.workers.memory import hand_back

@@ -547,11 +547,11 @@ def test_how_many_samples_decide(text: str, right: int, of: int) -> None:
     samples = samples_to_decide(asked, interval(of), of)
     assert samples is not None
     exact = scipy.stats.binomtest(round(right / of * samples), samples).proportion_ci(0.95)
-    assert asked.met_by(interval(samples)) or asked.broken_by(interval(samples))
+    assert asked.is_met_by(interval(samples)) or asked.is_broken_by(interval(samples))
     assert interval(samples).low == pytest.approx(100 * exact.low, abs=0.5)
     few = interval(int(0.9 * samples))
-    assert not asked.met_by(few)
-    assert not asked.broken_by(few)
+    assert not asked.is_met_by(few)
+    assert not asked.is_broken_by(few)
 
 
 def test_what_can_never_be_decided() -> None:

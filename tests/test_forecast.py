@@ -15,7 +15,7 @@ from command_line import entered
 from helpers_core import digits_images, digits_network
 from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.evaluation import forecast
-from robustatlas.evaluation.costs import Costs
+from robustatlas.evaluation.dispatcher import Costs
 from robustatlas.evaluation.memory import fitting_batch
 from robustatlas.evaluation.progress import Announced, Progress
 from robustatlas.evaluation.throughput import DeviceThroughput

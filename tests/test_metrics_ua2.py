@@ -12,8 +12,8 @@ from robustatlas.metrics.uar import level_positions
 from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.facts.run import facts_of
 from robustatlas.report.facts.run_json import run_as_json
-from robustatlas.report.gate.requirements import Requirement, number_of
-from robustatlas.report.numbers.statistics import own_statistics
+from robustatlas.report.gate.requirements import Requirement, required_number
+from robustatlas.report.numbers.statistics import model_statistics
 
 PUBLISHED = {
     "jpeg": 38.57, "elastic": 10.78, "wood": 19.16, "glitch": 8.86, "kaleidoscope": 0.20, "pixel": 6.35,
@@ -60,24 +60,24 @@ def test_what_is_missing_is_said() -> None:
 
 
 def test_mean_and_worst_stand_apart() -> None:
-    found = {name: statistic.value for name, statistic in own_statistics(result().select_judged()).items()}
+    found = {name: statistic.value for name, statistic in model_statistics(result().select_judged()).items()}
     assert found["UA2 medium"] == pytest.approx(ua2(result().accuracies()))
     assert found["UA worst medium"] == pytest.approx(found["UA2 medium"])  # the same samples under every attack
     table = result().accuracies()
     assert found["UA2 low"] == pytest.approx(np.mean([table.values(f"ua-{name}")[0] for name in CORE]))
-    assert own_statistics(ra.Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.1]}).select_judged()) == {}
+    assert model_statistics(ra.Result.from_arrays([0], [0], {"linf": [0.1]}, {"linf": [0.1]}).select_judged()) == {}
 
 
 def test_where_it_stands() -> None:
     facts = facts_of(result())
-    value = facts.own["UA2 medium"].value
+    value = facts.model_numbers["UA2 medium"].value
     assert run_as_json(facts)["UA2 medium"]["value"] == pytest.approx(value)
-    assert facts.own.keys() >= {"UA2 low", "UA2 medium", "UA worst high"}
+    assert facts.model_numbers.keys() >= {"UA2 low", "UA2 medium", "UA worst high"}
     assert run_row(result(), Ground.from_results([result()]).reference).own["UA2 medium"] == pytest.approx(value)
-    assert number_of(Requirement.parse("ua2-medium>=10"), result(), facts).value == pytest.approx(value)
+    assert required_number(Requirement.parse("ua2-medium>=10"), result(), facts).value == pytest.approx(value)
     for given, meant in (("ua2-medium>=0.1", "ua2-medium>=10"), ("ua-worst-high<=0.25", "ua-worst-high<=25")):
         with pytest.raises(UserError, match=f"is in percent; for .* give {meant}"):
-            number_of(Requirement.parse(given), result(), facts)
+            required_number(Requirement.parse(given), result(), facts)
 
 
 def test_published_numbers_are_those_of_the_source() -> None:

@@ -1,12 +1,8 @@
 """The table of numbers: each number by brute force, and that every surface shows rows of the table."""
 
-import csv
-import io
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +12,7 @@ from hypothesis import strategies as st
 import robustatlas as ra
 import run_files
 from command_line import entered
-from robustatlas.metrics.intervals import Interval, proportion_interval
-from robustatlas.report.card import card
+from robustatlas.metrics.intervals import proportion_interval
 from robustatlas.report.facts import facts_of
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers.definitions import deciding_shares, worst_case_points
@@ -27,7 +22,6 @@ from robustatlas.report.numbers.of_run import numbers_of_run
 from robustatlas.report.numbers.of_several import numbers_of_several
 from robustatlas.report.numbers.shared import shared_of_runs
 from robustatlas.report.numbers.standings import standings_of
-from robustatlas.report.page import build_report
 from robustatlas.results.result import Result, load_result
 
 GRID = {"linf": [4 / 255, 8 / 255, 16 / 255], "l2": [0.25, 0.5, 1.0]}
@@ -140,71 +134,6 @@ def test_ahead_needs_a_corrected_p_value_and_an_interval_that_agree() -> None:
             leader = pair.leader(label)
             assert (leader is not None) == (pair.p_values[label] < 0.05 and difference.excludes(0))
             assert leader is None or (leader == pair.first) == (difference.value > 0)
-
-
-def written(numbers: Iterable[Interval]) -> set[tuple[str, ...]]:
-    """Numbers with their intervals, as people read them."""
-    return {tuple(f"{each:z.1f}" for each in (number.value, number.low, number.high)) for number in numbers}
-
-
-RANGED = re.compile(r"(\d+\.\d) ?%? ?(?:<small>)?\((\d+\.\d) to (\d+\.\d)[;)]")
-
-
-def ranged(text: str) -> list[tuple[str, ...]]:
-    return RANGED.findall(text)
-
-
-def test_every_surface_shows_rows_of_the_table(tmp_path: Path) -> None:
-    results = [mixed("wide", 0.05, 0.8), mixed("narrow", 0.03, 0.9, seed=1)]
-    folders = [run_files.write(tmp_path / result.name, result) for result in results]
-    first, *_ = results
-    numbers = numbers_of(first)
-    known = written(numbers)
-    surfaces = {
-        "show": entered("show", folders[0], "--reference", "none", "--explain").out,
-        "page": build_report([first], tmp_path / "page.html").read_text(encoding="utf-8"),
-        "card": str(card([first], "none")),
-        "check": entered("check", folders[0], "--require", "clean>=1", "--reference", "none").out,
-    }
-    for name, text in surfaces.items():
-        shown = ranged(re.sub(r"<script.*?</script>", "", text, flags=re.S))
-        assert shown and set(shown) <= known, (name, set(shown) - known)
-    rows = list(csv.DictReader(io.StringIO(entered("show", folders[0], "--csv").out)))
-    in_csv = {(row["attack"], float(row["strength"])): float(row["accuracy"]) for row in rows}
-    table = {(row.attack, row.strength): row.value for row in numbers.select(kinds.ROBUST)}
-    assert in_csv == pytest.approx(table | {("clean", 0.0): value(numbers, kinds.CLEAN)})
-    told = json.loads(entered("show", folders[0], "--json").out)
-    assert told["clean accuracy"]["value"] == value(numbers, kinds.CLEAN)
-    assert told["worst case"]["accuracy"]["value"] == value(numbers, kinds.WORST)
-    for attack in GRID:
-        assert told["attacks"][attack]["median size"] == value(numbers, kinds.MEDIAN, attack)
-        accuracies = [entry["value"] for entry in told["attacks"][attack]["accuracy"]]
-        assert accuracies == [row.value for row in numbers.select(kinds.ROBUST, attack)]
-    entered("export", folders[0], "--to", "evidence", "--output", tmp_path / "evidence.json")
-    evidence = json.loads((tmp_path / "evidence.json").read_text(encoding="utf-8"))
-    assert evidence["clean_accuracy"] == value(numbers, kinds.CLEAN)
-
-
-def test_every_comparison_shows_rows_of_the_table(tmp_path: Path) -> None:
-    results = [mixed("wide", 0.05, 0.8), mixed("narrow", 0.03, 0.9, seed=1)]
-    folders = [run_files.write(tmp_path / result.name, result) for result in results]
-    several = numbers_of_several(shared_of_runs([load_result(folder) for folder in folders]))
-    rows = [number for model in several.models for number in model.numbers.values()]
-    alone = [number for result in results for number in numbers_of(result)]
-    gaps = [difference for pair in several.pairs for difference in pair.differences.values()]
-    assert written(rows) <= written(alone), "what runs share is everything, so the numbers are those of each alone"
-    text = entered("compare", *folders, "--reference", "none", columns=120).out
-    shown = set(ranged(re.sub(r"[+-](\d+\.\d) \(.*?\)", "", text)))
-    assert shown and shown <= written(rows)
-    told: dict[str, Any] = json.loads(entered("compare", *folders, "--reference", "none", "--json").out)
-    for model, ours in zip(told["models"], several.models, strict=True):
-        assert {label: one["value"] for label, one in model["numbers"].items()} == {
-            label: number.value for label, number in ours.numbers.items()
-        }
-    assert [one["value"] for one in told["pairs"][0]["differences"].values()] == [gap.value for gap in gaps]
-    page = build_report(results, tmp_path / "page.html").read_text(encoding="utf-8")
-    body = re.sub(r"<script.*?</script>", "", page, flags=re.S)
-    assert set(ranged(body)) <= written(alone)
 
 
 @pytest.mark.parametrize(

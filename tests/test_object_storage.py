@@ -286,7 +286,7 @@ def test_what_was_taken_out_of_the_store_does_not_count(store: Store) -> None:
 def test_a_certificate_that_is_withdrawn_is_gone_from_the_store(store: Store) -> None:
     ra.certify(net(), data(), ["linf", "l2"], run=AT, shard_size=3, progress=False)
     run = Run.open(AT)
-    (record,) = (each for each in run.certificate_records() if each.name == "linf")
+    (record,) = (each for each in run.certificates.records() if each.name == "linf")
     run.certificates.withdraw(record)
     assert not [name for name in store.names() if "linf" in name]
     assert list(ra.load_result(AT).certified_sizes) == ["l2"]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import ATTACKS, attack_named
-from robustatlas.attacks.counterparts import counterpart_name
+from robustatlas.attacks.description import counterpart_name
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.metrics.references import Defense, Reference
 from robustatlas.outcomes import AccuracyTable

@@ -1,6 +1,7 @@
 """Where runs through smoothed ReLUs find much more than those through the true gradient, the diagnosis says so."""
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -25,19 +26,25 @@ def found_in(net: nn.Module, attack: str, strengths: list[float], count: int = 2
     return finding, result
 
 
-def test_a_network_of_steps_is_flagged_and_the_verdict_says_so():
+@pytest.mark.parametrize(
+    ("norm", "strengths"), [("linf", [0.16, 0.2, 0.24]), ("l2", [0.3, 0.5, 0.7]), ("l1", [1.0, 2.0, 3.0])]
+)
+def test_a_network_of_steps_is_flagged_and_the_verdict_says_so(norm, strengths):
     sound = ra.load_model("builtin:digits-linf").net
-    finding, result = found_in(nn.Sequential(Staircase(), sound), "l2", [0.3, 0.5, 0.7])
+    finding, result = found_in(nn.Sequential(Staircase(), sound), norm, strengths)
     assert finding.flagged and finding.share.low > 5
-    assert "piecewise l2" in result.diagnosis.flags and result.diagnosis.verdict in ("doubtful", "masked")
+    assert f"piecewise {norm}" in result.diagnosis.flags and result.diagnosis.verdict in ("doubtful", "masked")
     assert "piecewise constant" in result.diagnosis.sentence
 
 
-def test_sound_networks_are_not_flagged():
+@pytest.mark.parametrize(
+    ("norm", "strengths"), [("linf", [0.06, 0.09, 0.12]), ("l2", [0.3, 0.5, 0.7]), ("l1", [0.5, 0.8, 1.1])]
+)
+def test_sound_networks_are_not_flagged(norm, strengths):
     for name in ("builtin:digits-linf", "builtin:digits-standard"):
-        finding, result = found_in(ra.load_model(name).net, "l2", [0.3, 0.5, 0.7])
+        finding, result = found_in(ra.load_model(name).net, norm, strengths)
         assert not finding.flagged and finding.value < 2
-        assert "piecewise l2" not in result.diagnosis.flags
+        assert f"piecewise {norm}" not in result.diagnosis.flags
 
 
 def test_smoothed_runs_find_more_on_a_network_trained_by_bounds():

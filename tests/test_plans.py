@@ -15,9 +15,8 @@ from torch import Tensor, nn
 import robustatlas as ra
 from helpers_core import brief, digits_images, digits_network, plans_of, with_plan
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.definition import Attack, AttackRun, Plan, Search
+from robustatlas.attacks.definition import Attack, AttackRun, Plan, Search, scale_effort
 from robustatlas.attacks.description import to_plain_data
-from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.search import SEARCHES, search_named
 from robustatlas.attacks.search.descent import Descent
 from robustatlas.attacks.search.rules import Rule

@@ -76,7 +76,7 @@ def test_accuracies_and_their_intervals() -> None:
         assert attack.average is not None
         assert attack.average.low <= attack.average.value <= attack.average.high
         sizes = run.minimal_size(attack.attack)
-        assert (attack.clean_errors, attack.never) == (int((sizes == 0).sum()), int(np.isinf(sizes).sum()))
+        assert (attack.clean_errors, attack.unbroken_count) == (int((sizes == 0).sum()), int(np.isinf(sizes).sum()))
     assert facts.reference is None
 
 

@@ -162,6 +162,11 @@ def test_of_a_run_of_the_demo(name: str, demo: dict[str, Path], tmp_path: Path) 
     check_data(demo[name], table)
     page = shown_in(page_text(build_report([run], tmp_path / "page.html")))
     assert len(page) >= 5 and page <= known
+    drawn = shown_in(str(ra.card([run], "none")))
+    assert drawn <= known and drawn
+    entered("export", demo[name], "--to", "evidence", "--output", tmp_path / "evidence.json")
+    evidence = json.loads((tmp_path / "evidence.json").read_text(encoding="utf-8"))
+    assert evidence["clean_accuracy"] == table.select(CLEAN)[0].value
     bounds = [f"{asked}>=0" for asked in ("clean", "average", "union", "linf@0.1", "l2@1", "median-l2")]
     said = entered("check", demo[name], *(word for bound in bounds for word in ("--require", bound))).line
     judged = re.findall(r" is ([\d.]+) \(([\d.]+) to ([\d.]+)\)", said)
@@ -173,14 +178,16 @@ def test_of_a_run_of_the_demo(name: str, demo: dict[str, Path], tmp_path: Path) 
 
 def test_of_several_runs(demo: dict[str, Path], tmp_path: Path) -> None:
     runs = [ra.load_result(run) for run in demo.values()]
-    known = texts_of_several(numbers_of_several(shared_of_runs(runs)))
+    several = numbers_of_several(shared_of_runs(runs))
+    known, each = texts_of_several(several), set().union(*(texts_of(table_of(run)) for run in runs))
+    rows = [number for model in several.models for number in model.numbers.values() if number.what != "AH"]
+    assert texts_of(rows) <= each, "what runs share is everything, so the numbers are those of each alone"
     shown = shown_in(entered("compare", *demo.values(), columns=300).line)
     assert len(shown) > 8 and shown <= known
     for one in plain_numbers(json.loads(entered("compare", *demo.values(), "--json").out)):
         found = Interval(one["value"], one["low"], one["high"], 0.95)
         assert texts_of([found]) <= known
     page = shown_in(page_text(build_report(runs, tmp_path / "page.html")))
-    each = set().union(*(texts_of(table_of(run)) for run in runs))
     assert len(page) > 20 and page <= known | each
 
 

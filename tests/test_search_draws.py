@@ -11,8 +11,8 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack, AttackRun, Plan
 from robustatlas.attacks.families import SMOOTH, VALLEYS
-from robustatlas.attacks.passes import limited_passes
 from robustatlas.attacks.search.rules import MostPasses, Rule
+from robustatlas.attacks.table import limited_passes
 from robustatlas.common.bundle import Bundle, Fixed, map_tensors
 from robustatlas.common.noise import Noise
 from robustatlas.optimizers.fmn import FMN

@@ -13,7 +13,7 @@ import pytest
 import robustatlas as ra
 from helpers_core import brief, with_plan
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.effort import scale_effort
+from robustatlas.attacks.definition import scale_effort
 
 KEPT = Path(__file__).parent / "golden_searches.json"
 NAMES = ("linf", "l1", "l0", "elastic", "brightness", "fmn-l2", "ua-glitch")

@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import robustatlas as ra
+from helpers_core import with_plan
 from robustatlas.attacks.catalogue import attack_named
+from robustatlas.attacks.definition import AttackRun
 from robustatlas.attacks.table import run_in_words
 from robustatlas.evaluation import preparation
-from robustatlas.evaluation.attack_task import AttackTask
-from robustatlas.evaluation.resume import missing_tasks
+from robustatlas.evaluation.attack_task import AttackTask, missing_tasks
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.backward import going_back
 from robustatlas.models.classifier.probing import kinks_at
 from robustatlas.models.classifier.smoothing import STEEPNESS, kinks_from_moments, recording_relus, smoothing
 from robustatlas.models.defenses import BitDepthReduction, Defended
+from robustatlas.optimizers.fmn import FMN
+from robustatlas.optimizers.pgd import PGD
 
 RELUS: dict[str, Callable[[Tensor], Tensor]] = {
     "module": nn.ReLU(),
@@ -251,3 +254,14 @@ def test_what_smoothed_runs_found_is_told():
     assert outcome.true_gradient_size is not None and (outcome.true_gradient_size >= outcome.minimal_size).all()
     assert any("through smoothed ReLUs" in kind for kind in outcome.counts_by_run())
     assert set(outcome.kinds) == {run_in_words(run) for run in attack_named("l2").plan("descent").runs}
+
+
+def test_what_the_true_gradient_makes_of_a_smoothed_example_does_not_count_as_its_own():
+    smoothed = AttackRun(FMN(4), "margin", "bound", backward="smoothed")
+    ascent = AttackRun(PGD(10, rate=1.0), "margin", start="best")
+    net, strengths = relu_net(), {"l2": np.linspace(0.02, 1.0, 25).round(3).tolist()}
+    attack = with_plan(attack_named("l2"), "descent", smoothed, ascent)
+    result = ra.evaluate(net, digits_said_by(net, 12), attack, strengths=strengths, diagnose=False, progress=False)
+    outcome = result.outcome("l2")
+    assert any("through smoothed ReLUs" not in kind for kind in outcome.counts_by_run()), "the ascent found some"
+    assert outcome.true_size is not None and np.isinf(outcome.true_size).all()

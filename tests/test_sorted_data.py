@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from command_line import entered
 from robustatlas.common.errors import RobustnessWarning
-from robustatlas.data.sampling import is_sorted
+from robustatlas.data.labels import is_sorted
 
 CLASSES, EACH = 5, 20
 LABELS = np.arange(CLASSES).repeat(EACH)

@@ -48,7 +48,7 @@ from robustatlas.outcomes.strengths import check_strengths, parse_grid, read_str
 from robustatlas.report.facts import facts_of
 from robustatlas.report.facts.grids import grid_advice
 from robustatlas.report.facts.rows import read_about, run_row
-from robustatlas.report.gate.requirements import Requirement, number_of
+from robustatlas.report.gate.requirements import Requirement, required_number
 from robustatlas.report.in_latex import run_in_latex
 from robustatlas.report.leaderboard import board_data
 from robustatlas.report.page import build_report
@@ -91,7 +91,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def value_of(text: str, result: Result) -> float:
-    return number_of(Requirement.parse(f"{text}>=0"), result, facts_of(result)).value
+    return required_number(Requirement.parse(f"{text}>=0"), result, facts_of(result)).value
 
 
 def of_json(attack: str, run: Path) -> dict[float, float]:
@@ -327,7 +327,8 @@ def test_a_result_says_each_strength_as_it_was_typed(found: tuple[str, Result, P
 def test_the_median_size_is_the_typed_one(found: tuple[str, Result, Path]) -> None:
     attack, result, run = found
     by_sizes, by_searches = (
-        number_of(Requirement.parse(f"median-{attack}{sign}40"), result, facts_of(result)) for sign in (">=", "<=")
+        required_number(Requirement.parse(f"median-{attack}{sign}40"), result, facts_of(result))
+        for sign in (">=", "<=")
     )
     (shown,) = facts_of(result).numbers.select("median size", attack)
     assert (by_sizes.value, by_sizes.low) == (MEDIAN, value_as_typed(attack, shown.high)), "as far as examples do"

@@ -13,8 +13,7 @@ from typer.main import get_command
 import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.catalogue import attack_named, catalogue
-from robustatlas.attacks.definition import Attack, Search
-from robustatlas.attacks.kinds import kinds
+from robustatlas.attacks.definition import Attack, Search, kinds
 from robustatlas.attacks.search import SEARCHES
 from robustatlas.attacks.suites import SUITES
 from robustatlas.cli import app

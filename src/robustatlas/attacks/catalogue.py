@@ -46,7 +46,7 @@ ATTACKS: Registry[Attacks] = Registry(
 
 
 def catalogue(protocol: ProtocolName = "default") -> dict[str, Attack]:
-    """All named attacks, by the default protocol or as their papers ran them.
+    """Return all named attacks, by the default protocol or as their papers ran them.
 
     Example:
         >>> catalogue()["linf"].strengths[:3]
@@ -73,7 +73,7 @@ def _catalogue(protocol: ProtocolName, lines: tuple[tuple[str, Attacks], ...]) -
 
 
 def _make_attacks(made: Attacks, protocol: ProtocolName) -> tuple[Attack, ...]:
-    """The attacks that a line of :data:`ATTACKS` stands for."""
+    """Return the attacks that an entry of :data:`ATTACKS` stands for."""
     given = (protocol,) if callable(made) and inspect.signature(made).parameters else ()
     named = made(*given) if callable(made) else made
     attacks = (named,) if isinstance(named, Attack) else tuple(named)
@@ -88,8 +88,8 @@ def _as_published(attack: Attack) -> Attack:
 
 
 def attack_named(name: str, protocol: ProtocolName = "default", also: Iterable[str] = ()) -> Attack:
-    """The attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`), ``"adam-stadv"`` the
-    threat model and strengths of ``stadv``, searched by one of :data:`~robustatlas.optimizers.OPTIMIZERS` alone.
+    """Return the attack of that name; ``"recolor+stadv+linf"`` is a composition (see :func:`compose`), ``"adam-stadv"``
+    the threat model and strengths of ``stadv``, searched by one of :data:`~robustatlas.optimizers.OPTIMIZERS` alone.
 
     ``"linf.wrong"`` and ``"linf.refused"``: of models that reject, where an error is what is wrong, rejected or not, or
     what is wrong or rejected; by themselves errors are what is accepted and wrong.
@@ -157,13 +157,13 @@ def compose(*names: str, strengths: Sequence[float] | None = None) -> Attack:
 
 
 def _composition(name: str, threat: Compose, source: str, note: str = "") -> Attack:
-    """An attack on a composition, at twenty shares of its full strength."""
+    """Return an attack on a composition, at twenty shares of its full strength."""
     about = AttackInfo("share of the full strength of every part", source, note)
     return Attack(name, threat, SMOOTH.runs, grid(1.0), about, rules=SMOOTH.rules, search_order=ALL_SEARCHES)
 
 
 def carben_attack() -> Attack:
-    """The composite attack of Hsiung et al. 2023."""
+    """Return the composite attack of Hsiung et al. 2023."""
     return _composition(
         "carben",
         carben(),
@@ -173,8 +173,9 @@ def carben_attack() -> Attack:
 
 
 def _compose_attacks(parts: Sequence[Attack], strengths: Sequence[float] | None = None) -> Attack:
-    """The ``parts`` one after the other, with their full ``strengths`` (default: half of each part's largest). They are
-    searched as the first of them that chooses among draws is, if any does."""
+    """Return the ``parts`` one after the other, with their full ``strengths`` (default: half of each part's largest).
+    They are searched as the first of them that chooses among draws is, if any does.
+    """
     name = _JOINT.join(part.name for part in parts)
     for part in parts:
         if not (part.nested and part.contains_clean) or isinstance(part.threat, Perceptual):

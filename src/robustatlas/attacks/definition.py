@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from robustatlas.attacks.search import SEARCHES, Search, search_named
 from robustatlas.attacks.search.plan import AttackRun, Plan
 from robustatlas.attacks.search.rules import Effort, MostQueries, Rule
-from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.errors import UserError, check_choice, shorten
 from robustatlas.common.scalars import real_or_nan
+from robustatlas.optimizers.base import Optimizer
 from robustatlas.outcomes.records import ATTACK_NAME
 from robustatlas.outcomes.strengths import check_strengths, grid
 from robustatlas.threats.base import ThreatModel
@@ -231,3 +232,25 @@ class Attack:
         if self.judges_last and (self.nested or self.repairs):
             return "only the last iterate of a run counts"
         return "it has no runs for it" if self.nested and self.contains_clean else "its threat model is not nested"
+
+
+def kinds(attack: Attack, search: Search | None = None) -> tuple[type[Optimizer[Any]], ...]:
+    """Return the kinds of optimizers that ``search`` (None: the default one) may run, in the order of their first run.
+
+    Example:
+        >>> from robustatlas.attacks.catalogue import attack_named
+        >>> [kind.__name__ for kind in kinds(attack_named("linf"))]
+        ['FMN', 'PGD']
+    """
+    runs = attack.plan(attack.choose_search(search)).runs
+    return tuple(dict.fromkeys(type(run.optimizer) for run in runs))
+
+
+def scale_effort(attack: Attack, effort: Effort) -> Attack:
+    """Return ``attack`` with fewer passes (``"low"``), as it is, or with several times as many (``"high"``).
+
+    Low effort shortens each run and leaves targets or restarts out. High effort runs each run once more with twice the
+    steps, towards twice the targets, or from two more random points. A rule says by itself what becomes of it.
+    """
+    check_choice("effort", effort, get_args(Effort))
+    return replace(attack, effort=effort)

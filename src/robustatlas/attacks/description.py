@@ -1,4 +1,6 @@
-"""An attack as plain data: what a run records of it, and what decides whether two runs' numbers belong together."""
+"""An attack as plain data, which decides if two runs' numbers belong together, and its counterpart in this package."""
+
+from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -8,13 +10,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from robustatlas.attacks.catalogue import ATTACKS, attack_named, catalogue
+from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes.base import sha256_of_tensors
+from robustatlas.outcomes.records import set_parameters
+from robustatlas.threats.base import ThreatModel
 
 
 def to_plain_data(value: Any) -> Any:
-    """``value`` with everything in it as dicts, lists, strings and numbers, equal for equal numbers.
+    """Return ``value`` with everything in it as dicts, lists, strings and numbers, equal for equal numbers.
 
     Dataclasses are their fields and their ``version``, networks their structure and a hash of their weights, functions
     their code. Anything else needs a method ``to_record()`` that returns such plain data.
@@ -51,7 +57,7 @@ def _version(value: Any) -> dict[str, int]:
 
 
 def _function(function: Callable[..., Any]) -> dict[str, Any]:
-    """A function by its name, its code, and what it closes over."""
+    """Return a function as its name, its code, and what it closes over."""
     cells = [to_plain_data(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
     return {"function": function.__qualname__, "code": _code(function.__code__), "closure": cells}
 
@@ -63,3 +69,55 @@ def _code(code: CodeType) -> str:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_EXTERNAL = "robustatlas.optimizers.external"
+_NOT_COMPARED = ("border", "distance")
+"""Parameters that an evaluation sets itself: counterparts take those of the run."""
+
+
+def counterpart_name(attack: Attack) -> str:
+    """Return the name of this package's attack on the threat model of an attack of one's own.
+
+    Empty for an attack of this package itself, and where the package has none on that threat model.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> ours = attack_named("linf")
+        >>> counterpart_name(replace(ours, name="mine")), counterpart_name(ours)
+        ('linf', '')
+    """
+    if _is_of_this_package(attack):
+        return ""
+    ours = (each for each in _package_attacks().values() if _parameters(each.threat) == _parameters(attack.threat))
+    return next((each.name for each in ours), "")
+
+
+def _package_attacks() -> dict[str, Attack]:
+    """Return the attacks of the catalogue that no other package and no caller entered."""
+    entered = [made for name, made in ATTACKS.load_usable().items() if name not in ATTACKS.builtin_names]
+    others = {made.name for made in entered if isinstance(made, Attack)}
+    return {name: attack for name, attack in catalogue().items() if name not in others and _has_own_parts(attack)}
+
+
+def _has_own_parts(attack: Attack) -> bool:
+    parts = [type(attack.threat), *(type(run.optimizer) for run in attack.runs)]
+    return all(part.__module__.startswith("robustatlas.") and part.__module__ != _EXTERNAL for part in parts)
+
+
+def _is_of_this_package(attack: Attack) -> bool:
+    """Return if the name is one of this package's, those that it makes of several included, and so are all parts."""
+    if not _has_own_parts(attack):
+        return False
+    if attack.name in _package_attacks():
+        return True
+    try:
+        made = attack_named(attack.name)
+    except UserError:
+        return False
+    return attack.name not in catalogue() and _has_own_parts(made)
+
+
+def _parameters(threat: ThreatModel) -> dict[str, Any]:
+    held = set_parameters(to_plain_data(threat))
+    return {name: value for name, value in held.items() if name not in _NOT_COMPARED} if isinstance(held, dict) else {}

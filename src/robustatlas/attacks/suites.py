@@ -1,10 +1,11 @@
-"""Suites: named sets of attacks, each with the strengths and searches of its source, where it has one."""
+"""Suites, which are named sets of attacks, and attacks as people write them: names, suites and ``file.py:ATTACK``."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackRun, ProtocolName, grid
@@ -18,6 +19,7 @@ from robustatlas.metrics.references import load_reference
 from robustatlas.metrics.references.imagenet_ua import CORE, EXTRA
 from robustatlas.models.classifier import Classifier, Knowledge
 from robustatlas.models.classifier.backward import Backward
+from robustatlas.models.sources.functions import object_named
 from robustatlas.optimizers.apgd import APGD
 from robustatlas.optimizers.base import Optimizer
 from robustatlas.optimizers.carlini_wagner import CarliniWagner
@@ -28,6 +30,7 @@ from robustatlas.optimizers.square import Square
 from robustatlas.threats.base import ThreatModel
 from robustatlas.threats.historical.elastic import HistoricalElasticOnPixels
 from robustatlas.threats.lp import L1, L2, Linf
+from robustatlas.threats.perceptual import load_distance
 
 PAPER = "paper"
 
@@ -54,7 +57,9 @@ def _attacks_named(*names: str) -> Callable[[ProtocolName], list[Attack]]:
 
 
 def _uar(reference: str, only: tuple[str, ...] = (), steps: int = 200) -> Callable[[ProtocolName], list[Attack]]:
-    """The attacks of UAR at their calibrated strengths; as published: one random target, 200 steps, last iterate."""
+    """Return the attacks of UAR at their calibrated strengths; as published: one random target, 200 steps, last
+    iterate.
+    """
 
     def build(protocol: ProtocolName) -> list[Attack]:
         table = load_reference(reference).accuracies
@@ -73,8 +78,9 @@ def _uar_core_cifar10(protocol: ProtocolName) -> list[Attack]:
 
 
 def uar_attack(name: str, strengths: tuple[float, ...], protocol: ProtocolName, steps: int = 200) -> Attack:
-    """An attack at UAR's strengths; as published it takes 200 ``steps`` towards a random class, and 50 to see what they
-    are worth (appendix D.2)."""
+    """Return an attack at the strengths of UAR; as published it takes 200 ``steps`` towards a random class, and 50 to
+    see what they are worth (appendix D.2).
+    """
     attack = replace(attack_named(name, protocol), strengths=strengths)
     if protocol != PAPER:
         return attack
@@ -276,7 +282,7 @@ _DEFAULTS: Mapping[Knowledge, tuple[str, ...]] = {
 
 
 def default_attacks(model: Classifier) -> tuple[str, ...]:
-    """The attacks of an evaluation that names none: by what can be learnt of the model.
+    """Return the attacks of an evaluation that names none: by what can be learnt of the model.
 
     Example:
         >>> from robustatlas.models.frameworks import from_predictions
@@ -289,7 +295,7 @@ def default_attacks(model: Classifier) -> tuple[str, ...]:
 def resolve_attacks(
     given: str | Attack | Sequence[str | Attack], protocol: ProtocolName = "default", sides: Sequence[int] = ()
 ) -> list[Attack]:
-    """The attacks behind names of the catalogue, names of suites and :class:`Attack` objects.
+    """Return the attacks behind names of the catalogue, names of suites and :class:`Attack` objects.
 
     An attack that is given by itself counts instead of the one of its name in a suite. ``sides`` are height and width
     of the images, where they are known: some names mean other strengths on small ones (see :meth:`Attack.on_images`).
@@ -328,3 +334,50 @@ def _items(given: str | Attack | Sequence[str | Attack]) -> list[str | Attack]:
     raise UserError(
         f"attacks={wrong!r} is not understood; expected names of attacks or suites such as 'linf', or Attack objects."
     )
+
+
+PERCEPTUAL = "lpips"
+"""The attack that compares images by the features of a network."""
+
+
+def requested_attacks(names: Sequence[str], protocol: ProtocolName, features: str | None) -> list[str | Attack]:
+    """Return attacks for ``evaluate(attacks=...)``. ``names``: of the catalogue, of suites, or ``file.py:ATTACK``.
+    ``protocol``: in which to look for ``lpips``. ``features``: what ``lpips`` compares images by, as
+    ``ARCHITECTURE=FILE``; None for the model's own activations."""
+    found: list[str | Attack] = [load_attack(name) if ".py:" in name else name for name in names]
+    if features is None:
+        return found
+    every = {attack.name: attack for attack in resolve_attacks(found, protocol)}
+    if PERCEPTUAL not in every:
+        raise UserError(
+            f"--features is for the attack {PERCEPTUAL}, which is not among the attacks {', '.join(every)}; name it "
+            "in --attacks, or leave --features out."
+        )
+    with_features = _with_features(every[PERCEPTUAL], features)
+    return [*(item for item in found if item != PERCEPTUAL), with_features]
+
+
+def load_attack(name: str) -> Attack:
+    """Return the attack that ``file.py:NAME`` names: an :class:`Attack`, or a function without arguments that returns
+    one.
+    """
+    found = object_named(name)
+    if callable(found) and not isinstance(found, Attack):
+        try:
+            found = found()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"{name!r} failed ({type(error).__name__}: {error}); it was called without arguments."
+            ) from (error)
+    if not isinstance(found, Attack):
+        raise UserError(
+            f"{name!r} is a {type(found).__name__}; expected a robustatlas.Attack, or a function that returns one."
+        )
+    return found
+
+
+def _with_features(attack: Attack, features: str) -> Attack:
+    threat: Any = attack.threat
+    return replace(attack, threat=replace(threat, distance=load_distance(features)))

@@ -89,7 +89,7 @@ def recheck(
         linf, interval, version 1: all sizes of 3 samples hold
     """
     store = Run.open(run)
-    records = store.certificate_records()
+    records = store.certificates.records()
     if not records:
         raise UserError(f"{store.path or 'The run'} holds no certificates; 'robustatlas certify' makes them.")
     source = store.identity.data.name if data is None else data

@@ -12,14 +12,13 @@ from typer.core import TyperGroup
 from robustatlas.cli._help import LOOK, MEASURE, TRAIN, Command
 from robustatlas.cli._terminal import fit_terminal, safe
 from robustatlas.cli.attacks import attacks
-from robustatlas.cli.audit import audit
 from robustatlas.cli.calibrate import calibrate
 from robustatlas.cli.card import card
 from robustatlas.cli.certify import certify
 from robustatlas.cli.check import check
 from robustatlas.cli.cite import cite
 from robustatlas.cli.compare import compare
-from robustatlas.cli.diagnose import diagnose
+from robustatlas.cli.diagnose import audit, diagnose
 from robustatlas.cli.distances import distances
 from robustatlas.cli.evaluate import evaluate
 from robustatlas.cli.export import export

@@ -195,6 +195,6 @@ def requested_attacks(
     names: list[str], protocol: definition.ProtocolName, features: str | None
 ) -> list[str | definition.Attack]:
     """Return the attacks of some names. The import is late because it brings torch, for which help need not wait."""
-    from robustatlas.attacks import wanted
+    from robustatlas.attacks.suites import requested_attacks as attacks_or_files
 
-    return wanted.requested_attacks(names, protocol, features)
+    return attacks_or_files(names, protocol, features)

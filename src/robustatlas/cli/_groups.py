@@ -61,7 +61,7 @@ def _directories(pattern: Path) -> list[Path]:
 
 
 def print_groups(console: Console, groups: Groups) -> None:
-    """The numbers of each group, and the tests between them."""
+    """Print the numbers of each group, and the tests between them."""
     names = {name: f"{name}\n{pluralise(groups.trainings(name), 'training')}" for name in groups.numbers}
     rows = []
     for number in next(iter(groups.numbers.values())):

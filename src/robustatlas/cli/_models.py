@@ -158,7 +158,7 @@ def _stated_channels(model: Classifier) -> int | None:
 
 
 def _stated_classes(model: Classifier, folder: Path) -> tuple[str, ...] | int | None:
-    """The names of a model's classes, where class folders have such; else how many there are."""
+    """Return the names of a model's classes, where class folders have such; else how many there are."""
     from robustatlas.common.errors import warn
     from robustatlas.data.folders import folder_names
     from robustatlas.models.classifier.columns import class_names

@@ -24,7 +24,8 @@ def split_names(given: Sequence[str] | None, default: Sequence[str] = ()) -> lis
 
 
 def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
-    """``linf=2/255,4/255`` (a list) and ``linf=0.1:20`` (equal steps up to a last one) by attack.
+    """Return the strengths of each attack: ``linf=2/255,4/255`` lists them, ``linf=0.1:20`` has equal steps up to the
+    last.
 
     Example:
         >>> parse_strengths(["linf=0.1:4", "l2=1/2,1"])
@@ -74,7 +75,7 @@ def parse_attack_strengths(given: Sequence[str] | None, option: str) -> dict[str
 
 
 def parse_statistic(given: str | None, option: str) -> float | tuple[float, ...] | None:
-    """A mean or deviation: one number, or one for each channel with commas.
+    """Return a mean or deviation: one number, or one for each channel with commas.
 
     Example:
         >>> parse_statistic("0.5", "--mean"), parse_statistic("0.49,0.48,0.45", "--mean")

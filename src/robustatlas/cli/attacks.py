@@ -110,7 +110,7 @@ def _attack_table(attacks: Iterable[Attack]) -> Table:
 
 def _explain(console: Console, name: str, plans: bool) -> None:
     from robustatlas.attacks.catalogue import attack_named
-    from robustatlas.attacks.kinds import kinds
+    from robustatlas.attacks.definition import kinds
     from robustatlas.threats.imagenet_ua.sizes import LARGE
 
     attack, paper = attack_named(name), attack_named(name, "paper")

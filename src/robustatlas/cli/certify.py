@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 
-from robustatlas.cli import _asked, _models, _workers
+from robustatlas.cli import _asked, _models, _work
 from robustatlas.cli._accuracies import print_accuracies
-from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT, FullHelp
 from robustatlas.cli._options import parse_strengths, split_names
-from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import print_run
-from robustatlas.cli._workers import share_here
+from robustatlas.cli._work import end_on_interrupt, print_forecast, share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.scalars import parse_fraction
 
@@ -93,12 +91,12 @@ def certify(
     dry_run: Annotated[
         bool, COMPUTE.flag("--dry-run", "Certify a few samples, say how long all would take, and write nothing.")
     ] = False,
-    workers: _workers.Workers = None,
-    devices: _workers.Devices = None,
-    ray: _workers.Ray = False,
-    ray_address: _workers.RayAddress = None,
-    ray_gpus: _workers.RayGpus = None,
-    part: _workers.Part = None,
+    workers: _work.Workers = None,
+    devices: _work.Devices = None,
+    ray: _work.Ray = False,
+    ray_address: _work.RayAddress = None,
+    ray_gpus: _work.RayGpus = None,
+    part: _work.Part = None,
     help_all: FullHelp = False,
 ) -> None:
     r"""Find, for each sample, a size up to which no attack on MODEL can succeed.
@@ -143,7 +141,7 @@ def certify(
         part=share_here(part),
         workers=workers,
         devices=split_names(devices) or None,
-        ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
+        ray=_work.requested_cluster(ray, ray_address, ray_gpus, workers),
         cores=choose_cores(classifier, dataset.rows, threads),
     )
     chosen = _method(method, method_setting or ())

@@ -129,7 +129,7 @@ def compare(
 
 
 def _form(**asked: bool) -> str | None:
-    """The one form that is asked for instead of words."""
+    """Return the one form that is asked for instead of words."""
     chosen = [name for name, given in asked.items() if given]
     if len(chosen) > 1:
         raise UserError(f"{join_words([f'--{name}' for name in chosen])} are given; give one of them.")

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.console import Console
 
-from robustatlas.cli import _asked, _models, _runs, _workers
+from robustatlas.cli import _asked, _models, _runs, _work
 from robustatlas.cli._accuracies import print_accuracies
-from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT, FullHelp
 from robustatlas.cli._options import parse_attack_strengths, parse_strengths, split_names
-from robustatlas.cli._stopped import end_on_interrupt, interrupted_sentence
 from robustatlas.cli._terminal import print_run, print_what_to_do
-from robustatlas.cli._workers import share_here
+from robustatlas.cli._work import end_on_interrupt, interrupted_sentence, print_forecast, share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path
 from robustatlas.common.wording import pluralise, safe_file_name
@@ -142,12 +140,12 @@ def evaluate(
         ),
     ] = False,
     device_throughput: _asked.DeviceThroughput = None,
-    workers: _workers.Automatic = "auto",
-    devices: _workers.Devices = None,
-    ray: _workers.Ray = False,
-    ray_address: _workers.RayAddress = None,
-    ray_gpus: _workers.RayGpus = None,
-    part: _workers.Part = None,
+    workers: _work.Automatic = "auto",
+    devices: _work.Devices = None,
+    ray: _work.Ray = False,
+    ray_address: _work.RayAddress = None,
+    ray_gpus: _work.RayGpus = None,
+    part: _work.Part = None,
     help_all: FullHelp = False,
 ) -> None:
     r"""Find, for each sample and attack, the smallest strength at which MODEL errs.
@@ -207,9 +205,9 @@ def evaluate(
         audit=audit,
         progress=True,
         part=share_here(part),
-        workers=_workers.parse_workers(workers),
+        workers=_work.parse_workers(workers),
         devices=split_names(devices) or None,
-        ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
+        ray=_work.requested_cluster(ray, ray_address, ray_gpus, workers),
         cores=_cores(threads, classifier, dataset, verbose),
     )
     _check_headline(first or {}, classifier, dataset, request)
@@ -262,7 +260,7 @@ def _check_headline(first: Mapping[str, float], model: Classifier, data: Dataset
 def samples_and_folder(
     model: Classifier, data: Dataset, count: int | None, stratified: bool | None, seed: int, run: Path | None
 ) -> tuple[Dataset, Path]:
-    """The samples of a data set that are asked for, and the folder of their run."""
+    """Return the samples of a data set that are asked for, and the folder of their run."""
     from robustatlas.evaluation.samples import take_samples
 
     folder = parse_path(run) if run else run_folder(model, data)

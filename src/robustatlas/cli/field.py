@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _asked, _models, _workers
-from robustatlas.cli._forecast import print_forecast
+from robustatlas.cli import _asked, _models, _work
 from robustatlas.cli._help import COMPUTE, GENERAL, OUTPUT, FullHelp
 from robustatlas.cli._options import parse_strengths, split_names
-from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import safe, table
-from robustatlas.cli._workers import share_here
+from robustatlas.cli._work import end_on_interrupt, print_forecast, share_here
 from robustatlas.common.files import parse_path
 from robustatlas.common.typed_strengths import format_size
 from robustatlas.common.wording import format_duration, label_masked, masked_reason, pluralise, shell_word
@@ -75,11 +73,11 @@ def field(
         ),
     ] = False,
     device_throughput: _asked.DeviceThroughput = None,
-    workers: _workers.Automatic = "auto",
-    ray: _workers.Ray = False,
-    ray_address: _workers.RayAddress = None,
-    ray_gpus: _workers.RayGpus = None,
-    part: _workers.Part = None,
+    workers: _work.Automatic = "auto",
+    ray: _work.Ray = False,
+    ray_address: _work.RayAddress = None,
+    ray_gpus: _work.RayGpus = None,
+    part: _work.Part = None,
     help_all: FullHelp = False,
 ) -> None:
     r"""Evaluate all models that a file lists by the same attacks on the same data.
@@ -120,8 +118,8 @@ def field(
         exclude=split_names(exclude),
         progress=True,
         part=share_here(part),
-        workers=_workers.parse_workers(workers),
-        ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
+        workers=_work.parse_workers(workers),
+        ray=_work.requested_cluster(ray, ray_address, ray_gpus, workers),
     )
     rows = partial(_models.load_data, name=data)
     throughput = DeviceThroughput.parse_optional(device_throughput)

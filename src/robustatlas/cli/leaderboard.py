@@ -119,7 +119,7 @@ def serve(
 
 
 def server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """A server of the folder that only this machine can reach."""
+    """Return a server of the folder that only this machine can reach."""
     if not (folder / "index.html").is_file():
         raise UserError(
             f"{folder} holds no leaderboard; write one with `robustatlas leaderboard build -o {shell_word(folder)}`."

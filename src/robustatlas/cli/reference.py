@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from robustatlas.cli import _models, _training, _workers
+from robustatlas.cli import _models, _training, _work
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, TRAINING, FullHelp
 from robustatlas.cli._options import parse_strengths
-from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import safe
-from robustatlas.cli._workers import share_here
+from robustatlas.cli._work import end_on_interrupt, share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_strength
 
@@ -144,11 +143,11 @@ def reference(
     with_: _training.TrainerSettings = None,
     seed: Annotated[int, TRAINING.option("N", "Seed of the first run of each training.")] = 0,
     device: _models.Device = None,
-    part: _workers.Part = None,
-    workers: _workers.Workers = None,
-    ray: _workers.Ray = False,
-    ray_address: _workers.RayAddress = None,
-    ray_gpus: _workers.RayGpus = None,
+    part: _work.Part = None,
+    workers: _work.Workers = None,
+    ray: _work.Ray = False,
+    ray_address: _work.RayAddress = None,
+    ray_gpus: _work.RayGpus = None,
     help_all: FullHelp = False,
 ) -> None:
     r"""Train models against each attack, evaluate them, and write a reference.
@@ -200,7 +199,7 @@ def reference(
             device,
             progress=True,
             workers=1 if workers is None else workers,
-            ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
+            ray=_work.requested_cluster(ray, ray_address, ray_gpus, workers),
         )
     _print(found, missing_trainings(plan, out, len(test)) if found is None else [], out / "reference.json")
 

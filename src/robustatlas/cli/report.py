@@ -11,7 +11,7 @@ from robustatlas.cli._options import parse_attack_strengths
 from robustatlas.common.escaping import visible_text
 from robustatlas.report.facts import choose_reference
 from robustatlas.report.facts.rows import read_about
-from robustatlas.report.gate import Requirement, asks_for_verdict
+from robustatlas.report.gate import Requirement, is_about_diagnosis
 from robustatlas.results.result import load_result
 
 
@@ -76,7 +76,7 @@ def report(
         trained_on=known,
         data=None if data is None else load_dataset(data),
         headline=parse_attack_strengths(headline, "--headline") or None,
-        requirements=[Requirement.parse(text) for text in require or () if not asks_for_verdict(text)],
-        verdicts=[text for text in require or () if asks_for_verdict(text)],
+        requirements=[Requirement.parse(text) for text in require or () if not is_about_diagnosis(text)],
+        verdicts=[text for text in require or () if is_about_diagnosis(text)],
     )
     typer.echo(f"Report: {visible_text(str(page.resolve()))}")

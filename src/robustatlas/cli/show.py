@@ -180,7 +180,9 @@ def print_facts(
     if facts.worst:
         names.append(WORST)
         console.print(f"[dim]{WORST}: {safe(worst_case_in_words(facts.worst))}.[/dim]")
-    names += [metric.name for metric in model_metrics() if any(name.startswith(metric.name) for name in facts.own)]
+    names += [
+        metric.name for metric in model_metrics() if any(name.startswith(metric.name) for name in facts.model_numbers)
+    ]
     console.print(*_attack_tables(facts, console.width))
     if any(attack.frontier for attack in facts.attacks):
         names.append("AH")
@@ -267,7 +269,7 @@ def _print_field(beside: Beside, console: Console) -> None:
 
 def _overall(facts: RunFacts) -> Table:
     rows = table("", "% of samples, with 95 % interval")
-    known = (facts.clean, facts.rejected, facts.average, facts.worst, *facts.own.values())
+    known = (facts.clean, facts.rejected, facts.average, facts.worst, *facts.model_numbers.values())
     for number in known:
         if number is not None:
             rows.add_row(number.what, number_cell(number))

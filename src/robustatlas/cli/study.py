@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from robustatlas.cli import _asked, _models, _workers
-from robustatlas.cli._forecast import print_forecast
+from robustatlas.cli import _asked, _models, _work
 from robustatlas.cli._help import COMPUTE, OUTPUT, FullHelp
-from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import safe, tables_that_fit
-from robustatlas.cli._workers import share_here
+from robustatlas.cli._work import end_on_interrupt, print_forecast, share_here
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import list_names, pluralise
 
@@ -54,7 +52,7 @@ def study(
         ),
     ] = False,
     device_throughput: _asked.DeviceThroughput = None,
-    part: _workers.Part = None,
+    part: _work.Part = None,
     help_all: FullHelp = False,
 ) -> None:
     r"""Train, evaluate and tabulate all that the file of a study says.
@@ -148,5 +146,5 @@ def _print_sheet(console: Console, sheet: Sheet, title: str) -> None:
 
 
 def safe_lines(cell: str) -> str:
-    """A cell of several lines, each made harmless."""
+    """Return a cell of several lines, each made harmless."""
     return "\n".join(safe(line) for line in cell.split("\n"))

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from robustatlas.cli import _models, _training
 from robustatlas.cli._help import DATA, OUTPUT, TRAINING, FullHelp
-from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import safe
+from robustatlas.cli._work import end_on_interrupt
 from robustatlas.common.typed_strengths import format_strength, text_as_typed
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def train(
 
 
 def settings_given(given: dict[str, Any], **chosen: Any) -> dict[str, Any]:
-    """The settings that were asked for, by ``--with`` or by an option that has a name of its own."""
+    """Return the settings that were asked for, by ``--with`` or by an option that has a name of its own."""
     from robustatlas.training import Settings
     from robustatlas.training.request import check_settings
 

@@ -49,7 +49,8 @@ class Style:
         return (0, self.dash) if self.dash else "solid"
 
     def dash_lengths(self, width: float, unit: str = "", separator: str = " ") -> str:
-        """The dash of a line of that width: as SVG writes it, or plotly (``"px"``, ``","``); empty for a solid line.
+        """Return the dash of a line of that width: as SVG writes it, or plotly (``"px"``, ``","``); empty for a solid
+        line.
 
         Example:
             >>> model_styles(["a model"])[0].dash_lengths(2, "px", ",")

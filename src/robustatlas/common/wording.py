@@ -1,11 +1,8 @@
-"""Words and numbers in sentences: lists, suggestions, durations, shortened names and the mark of masked numbers."""
+"""Words of sentences: numbers with units, lists and similar names, names for shells and files, doubtful numbers."""
 
 import difflib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-
-UPPER_BOUND = "upper bound"
-"""Note at a hypervolume whose margins come from a search for sizes: lower margins probably exist."""
 
 
 def format_rough(value: float) -> str:
@@ -22,9 +19,13 @@ def format_significant(value: float, digits: int) -> str:
     return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
-def pluralise(number: int, noun: str) -> str:
-    """Return a number with its noun in singular or plural: "1 attack", "2 attacks"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def format_p_value(value: float) -> str:
+    """Return the text of a p-value with three decimals, or "< 0.001".
+
+    >>> format_p_value(0.03125), format_p_value(0.0002)
+    ('0.031', '< 0.001')
+    """
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def format_counts(numbers: Mapping[str, int]) -> str:
@@ -65,6 +66,11 @@ def format_bytes(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+def pluralise(number: int, noun: str) -> str:
+    """Return a number with its noun in singular or plural: "1 attack", "2 attacks"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def ordinal(place: int) -> str:
     """Return the ordinal of a place: "1st", "21st", "112th"."""
     ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
@@ -74,6 +80,17 @@ def ordinal(place: int) -> str:
 def join_words(items: Sequence[str]) -> str:
     """Return words as a list in a sentence: "a, b and c"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def list_names(names: Iterable[str], at_most: int = 6) -> str:
+    """Return the first names, and the number of the others.
+
+    >>> list_names(["a", "b", "c"], at_most=2)
+    'a, b and 1 more'
+    """
+    names = tuple(names)
+    shown = ", ".join(names[:at_most])
+    return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown
 
 
 def suggestion(given: str, known: Iterable[str], otherwise: str) -> str:
@@ -106,26 +123,6 @@ def nearest_name(given: str, known: Iterable[str]) -> str | None:
     )
 
 
-def shell_word(path: object) -> str:
-    """Return a path quoted for a command that can be pasted into a shell.
-
-    >>> shell_word("runs/a"), shell_word("runs/with space"), shell_word("-a"), shell_word("two\\nlines")
-    ('runs/a', "'runs/with space'", './-a', "$'two\\\\nlines'")
-    """
-    text = str(path)
-    text = f"./{text}" if text.startswith("-") else text
-    if text.isprintable():
-        return shlex.quote(text)
-    escaped = "".join(char if char.isprintable() and char not in "\\'" else _shell_escape(char) for char in text)
-    return f"$'{escaped}'"
-
-
-def _shell_escape(char: str) -> str:
-    """Return a character as it is written between ``$'`` and ``'`` in a shell."""
-    escapes = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
-    return escapes.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 128 else f"\\U{ord(char):08x}")
-
-
 LONGEST_NAME = 44
 """Characters of the longest name of a model that is shown in full."""
 
@@ -154,22 +151,44 @@ def elide_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
     return [f"{name} #{place}" if short.count(name) > 1 else name for place, name in enumerate(short, start=1)]
 
 
-def list_names(names: Iterable[str], at_most: int = 6) -> str:
-    """Return the first names, and the number of the others.
+def shell_word(path: object) -> str:
+    """Return a path quoted for a command that can be pasted into a shell.
 
-    >>> list_names(["a", "b", "c"], at_most=2)
-    'a, b and 1 more'
+    >>> shell_word("runs/a"), shell_word("runs/with space"), shell_word("-a"), shell_word("two\\nlines")
+    ('runs/a', "'runs/with space'", './-a', "$'two\\\\nlines'")
     """
-    names = tuple(names)
-    shown = ", ".join(names[:at_most])
-    return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown
+    text = str(path)
+    text = f"./{text}" if text.startswith("-") else text
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = "".join(char if char.isprintable() and char not in "\\'" else _shell_escape(char) for char in text)
+    return f"$'{escaped}'"
+
+
+def _shell_escape(char: str) -> str:
+    """Return a character as it is written between ``$'`` and ``'`` in a shell."""
+    escapes = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
+    return escapes.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 128 else f"\\U{ord(char):08x}")
+
+
+def safe_file_name(name: str) -> str:
+    """Return a name in which everything but letters, digits and "-_." is replaced, for files and folders.
+
+    >>> safe_file_name("timm:resnet18"), safe_file_name("...")
+    ('timm-resnet18', 'model')
+    """
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"
 
 
 MARK = "†"
 """Mark at the name of an attack or a model whose numbers cannot be trusted.
 
-    Its gradients are missing, or its diagnosis found that attacks fail for a wrong reason.
-    """
+Its gradients are missing, or its diagnosis found that attacks fail for a wrong reason.
+"""
+UPPER_BOUND = "upper bound"
+"""Note at a hypervolume whose margins come from a search for sizes: lower margins probably exist."""
+MASKED = "upper bound only"
+"""Note at a number that is not compared: it rests on attacks that follow a missing or misleading gradient."""
 
 
 def add_mark(name: str, invalid: object) -> str:
@@ -181,10 +200,6 @@ def add_mark(name: str, invalid: object) -> str:
     return f"{name} {MARK}" if invalid and not name.endswith(MARK) else name
 
 
-MASKED = "upper bound only"
-"""Note at a number that is not compared: it rests on attacks that follow a missing or misleading gradient."""
-
-
 def label_masked(number: str, masked: object) -> str:
     """Return a number, with the note ``MASKED`` if ``masked`` is true or not empty.
 
@@ -192,22 +207,6 @@ def label_masked(number: str, masked: object) -> str:
     ('82.5, upper bound only', '82.5')
     """
     return f"{number}, {MASKED}" if masked else number
-
-
-def masked_warning(shares: Mapping[str, float]) -> str:
-    """Return sentences that explain the mark and say what to do.
-
-    Args:
-        shares: see :func:`masked_reason`.
-
-    Example:
-        >>> masked_warning({"linf": 0.25}).partition(". ")[2]
-        'Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf).'
-    """
-    return (
-        f"{masked_reason(shares)} Repair the gradient (straight_through, surrogate), or use attacks without one "
-        "(square-linf)."
-    )
 
 
 def masked_reason(shares: Mapping[str, float]) -> str:
@@ -233,19 +232,17 @@ def masked_reason(shares: Mapping[str, float]) -> str:
     )
 
 
-def safe_file_name(name: str) -> str:
-    """Return a name in which everything but letters, digits and "-_." is replaced, for files and folders.
+def masked_warning(shares: Mapping[str, float]) -> str:
+    """Return sentences that explain the mark and say what to do.
 
-    >>> safe_file_name("timm:resnet18"), safe_file_name("...")
-    ('timm-resnet18', 'model')
+    Args:
+        shares: see :func:`masked_reason`.
+
+    Example:
+        >>> masked_warning({"linf": 0.25}).partition(". ")[2]
+        'Repair the gradient (straight_through, surrogate), or use attacks without one (square-linf).'
     """
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"
-
-
-def format_p_value(value: float) -> str:
-    """Return the text of a p-value with three decimals, or "< 0.001".
-
-    >>> format_p_value(0.03125), format_p_value(0.0002)
-    ('0.031', '< 0.001')
-    """
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return (
+        f"{masked_reason(shares)} Repair the gradient (straight_through, surrogate), or use attacks without one "
+        "(square-linf)."
+    )

@@ -16,9 +16,8 @@ from torch import Tensor
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.scalars import integer_or_none
 from robustatlas.data.arrays import to_array
-from robustatlas.data.labels import class_numbers
+from robustatlas.data.labels import choose_positions, class_numbers
 from robustatlas.data.rows import InMemory, Rows, check_scale, clip_to_unit_range, two_values_message
-from robustatlas.data.sampling import choose_positions
 from robustatlas.outcomes import sha256_of_array
 
 _CHANNELS = (1, 3)

@@ -1,12 +1,15 @@
-"""Conversion of labels of any type to class numbers; all ways of giving data use it."""
+"""Labels: their conversion from any type to class numbers, and the choice of some samples by them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from robustatlas.common.errors import UserError, shorten
+from robustatlas.common.noise import Noise
 from robustatlas.data.arrays import to_array
 
 MOST_CLASSES = 10**6
@@ -141,3 +144,46 @@ def _describe_fault(values: NDArray[Any]) -> str:
     if values.dtype.kind == "O":
         return "some are larger than 2^63; expected class numbers 0, 1, ..."
     return f"they are {values.dtype}; expected integers (class numbers 0, 1, ...)"
+
+
+_SORTED_SHARE = 0.25
+"""Data count as sorted if the class changes less often than this share of the changes in a random order."""
+
+
+def is_sorted(labels: Tensor) -> bool:
+    """Return True if samples with ``labels`` [N] are sorted by class, in any order of the classes."""
+    counts = torch.unique(labels, return_counts=True)[1].double()
+    if not 1 < len(counts) < len(labels):
+        return False
+    # Expected number of neighbours of different classes in a random order.
+    changes_at_random = len(labels) - float((counts**2).sum()) / len(labels)
+    return int((labels[1:] != labels[:-1]).sum()) < max(len(counts), _SORTED_SHARE * changes_at_random)
+
+
+def choose_positions(labels: Tensor, index: Tensor, count: int, seed: int, by_class: bool | None = None) -> Tensor:
+    """Return the sorted positions of ``count`` samples.
+
+    Args:
+        labels: int64 [N].
+        index: int64 [N], positions of the samples in the whole data set; the random choice depends on them.
+        count: number of samples.
+        seed: of the random choice.
+        by_class: True for a random choice with the classes in their proportions, False for the first samples;
+            default: True if the data are sorted by class.
+
+    >>> labels = torch.arange(3).repeat_interleave(4)
+    >>> labels[choose_positions(labels, torch.arange(12), 6, seed=0)].tolist()
+    [0, 0, 1, 1, 2, 2]
+    """
+    if by_class is None:
+        by_class = is_sorted(labels)
+    if not by_class:
+        return torch.arange(count)
+    # The sample with random rank r in a class of n has the turn (r + 1/2) / n; the smallest turns are chosen.
+    # So the classes keep their proportions, and a larger choice contains every smaller one.
+    shuffled = Noise.for_samples(seed, index, "subset").uniform(1, dtype=torch.float64).squeeze(1).argsort(stable=True)
+    turn = torch.empty(len(labels), dtype=torch.float64)
+    for label in torch.unique(labels).tolist():
+        members = shuffled[labels[shuffled] == label]
+        turn[members] = (torch.arange(len(members), dtype=torch.float64) + 0.5) / len(members)
+    return turn.argsort(stable=True)[:count].sort().values

@@ -1,6 +1,8 @@
-"""Data sets by name: their files, the folders that are searched for them, and the addresses of downloads."""
+"""Data sets by name: their files, the folders that are searched for them, and downloads with a checksum."""
 
+import functools
 import os
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -8,13 +10,16 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
+import pooch
+from requests import RequestException
+from rich.console import Console
+from rich.progress import Progress, TaskID
 
 from robustatlas.common.errors import UserError, shorten
-from robustatlas.common.files import cache_folder, parse_path
+from robustatlas.common.files import cache_folder, explain_write_errors, parse_path, write_atomically
 from robustatlas.common.scalars import integer_or_none
 from robustatlas.common.wording import suggestion
 from robustatlas.data.dataset import Dataset
-from robustatlas.data.download import download, download_members
 from robustatlas.data.folders import ClassOrder
 from robustatlas.data.formats import read_cifar_binary, read_cifar_pickle, read_idx, read_npz
 from robustatlas.data.on_disk import CIFAR10, CIFAR100, PictureOptions, load_on_disk
@@ -342,3 +347,66 @@ def _find(name: str, source: _Source, roots: Sequence[Path], split: Split) -> Da
         if found is not None:
             return found
     return None
+
+
+_TIMEOUT_SECONDS = 20.0
+
+
+def download(address: str, path: Path, md5: str) -> None:
+    """Download ``address`` to ``path``, with a progress bar on standard error.
+
+    Raises:
+        UserError: the address cannot be reached, or the file has another MD5.
+    """
+    with (
+        explain_write_errors(path),
+        Progress(console=Console(stderr=True, highlight=False), transient=True) as progress,
+    ):
+        bar = _Bar(progress, progress.add_task(path.name))
+        fetch = pooch.HTTPDownloader(progressbar=bar, timeout=_TIMEOUT_SECONDS)
+        try:
+            pooch.retrieve(address, f"md5:{md5}", path.name, path.parent, downloader=fetch)
+        except RequestException as error:
+            raise UserError(f"{address} cannot be reached: {_describe_failure(error)}.") from error
+        except ValueError as error:
+            raise UserError(f"{address} is not the file that it was: its MD5 is not {md5}; try again later.") from error
+
+
+class _Bar:
+    """Progress bar with the interface that pooch expects."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self.progress, self.task, self.total = progress, task, 0
+
+    def update(self, count: int) -> None:
+        self.progress.update(self.task, advance=count, total=self.total or None)
+
+    def reset(self) -> None:
+        self.progress.reset(self.task)
+
+    def close(self) -> None:
+        pass
+
+
+def _describe_failure(error: RequestException) -> str:
+    if error.response is not None:
+        return f"{error.response.status_code} {error.response.reason}"
+    cause = error.args[0] if error.args else error
+    return str(getattr(cause, "reason", cause)).splitlines()[0].rstrip(".")
+
+
+def download_members(address: str, folder: Path, members: Sequence[str], md5: str) -> None:
+    """Download the archive at ``address`` and extract its regular files ``members`` below ``folder``."""
+    archive = folder / Path(address).name
+    download(address, archive, md5)
+    with tarfile.open(archive) as files:
+        for member in members:
+            content = files.extractfile(member)
+            if content is None:
+                raise UserError(f"{address} holds no file {member}.")
+            write_atomically(folder / member, functools.partial(_write_bytes, content.read()))
+    archive.unlink()
+
+
+def _write_bytes(content: bytes, path: Path) -> None:
+    path.write_bytes(content)

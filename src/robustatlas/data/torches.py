@@ -15,10 +15,9 @@ from robustatlas.common.errors import UserError, first_line
 from robustatlas.common.scalars import integer_or_none
 from robustatlas.data.arrays import to_array, to_tensor
 from robustatlas.data.dataset import Dataset, Fingerprint, channels_first, check_transparency
-from robustatlas.data.labels import class_number, class_numbers
+from robustatlas.data.labels import class_number, class_numbers, is_sorted
 from robustatlas.data.pictures import UNREADABLE, is_grey, picture_pixels
 from robustatlas.data.rows import Rows, check_scale, clip_to_unit_range
-from robustatlas.data.sampling import is_sorted
 
 _PROBED_ITEMS = 8
 """Number of items that are read twice at the beginning, to find random transformations."""

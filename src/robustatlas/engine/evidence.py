@@ -47,14 +47,25 @@ def record_queries(execution: Execution, batch: Batch, evaluation: Evaluation) -
 def record_true(execution: Execution, run: AttackRun, over: Batch) -> None:
     """Note the smallest size of ended runs whose ReLUs were not smoothed.
 
-    A run that refines an example of smoothed runs does not count.
+    A run that began at an example of smoothed runs does not count: what lies below it was found through both gradients.
     """
     if run.backward == "smoothed":
         return
-    true, rows, came = execution.records.true_size, over.rows, over.trace.smallest
-    if run.optimizer.minimum_size and run.start == "best" and not run.kick:
-        came = torch.where(over.known < true[rows], torch.inf, came)
-    true[rows] = torch.minimum(true[rows], came)
+    true, rows = execution.records.true_size, over.rows
+    from_smoothed = _begin_at_example(execution, run, rows) & (over.known < true[rows])
+    true[rows] = torch.minimum(true[rows], torch.where(from_smoothed, torch.inf, over.trace.smallest))
+
+
+def _begin_at_example(execution: Execution, run: AttackRun, rows: Tensor) -> Tensor:
+    """``[B]``: the runs of ``rows`` that end began at an example itself, not at random or moved away from it.
+
+    It is asked before the schedule says what comes next.
+    """
+    if run.start != "best" or run.kick:
+        return torch.zeros_like(rows, dtype=torch.bool)
+    if run.optimizer.minimum_size:
+        return torch.ones_like(rows, dtype=torch.bool)
+    return execution.schedule.warm[rows]
 
 
 def record_in_full(execution: Execution, doubtful: Doubtful, count: int) -> None:

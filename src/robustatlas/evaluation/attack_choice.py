@@ -7,8 +7,7 @@ from itertools import pairwise
 import numpy as np
 from torch import Tensor
 
-from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.effort import scale_effort
+from robustatlas.attacks.definition import Attack, scale_effort
 from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.suites import SUITES, resolve_attacks
 from robustatlas.common.errors import UserError, shorten

@@ -1,10 +1,12 @@
-"""The task of an attack: it attacks the samples of a chunk and turns what the engine found into rows of the run."""
+"""The task of an attack: it attacks the samples of a chunk and turns what the engine found into rows.
+
+Of the tasks that are asked for, only what a run lacks is computed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -12,8 +14,8 @@ from torch import Tensor
 
 from robustatlas import engine
 from robustatlas.attacks.definition import Attack, Search
-from robustatlas.attacks.passes import maximal_passes
 from robustatlas.attacks.search import search_named
+from robustatlas.attacks.table import maximal_passes
 from robustatlas.common.bundle import take_rows
 from robustatlas.common.noise import Noise
 from robustatlas.engine.numerics import JUDGED
@@ -24,11 +26,12 @@ from robustatlas.evaluation.memory import forget, ran_out
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.rejection import fold_rejection
 from robustatlas.models.objectives import margin_of
+from robustatlas.outcomes import Run
 from robustatlas.outcomes.identity import circumstances
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers
 from robustatlas.outcomes.parts import AdversarialExamples
 from robustatlas.outcomes.records import AttackRecord
-from robustatlas.outcomes.strengths import snap_sizes
+from robustatlas.outcomes.strengths import merged_strengths, snap_sizes, strength_position
 from robustatlas.threats.levels import apply_threat, check_levels, round_to_levels
 
 
@@ -82,7 +85,7 @@ class AttackTask(Task):
 
     def pass_pairs(self, classes: int, passes: Callable[..., int]) -> float:
         """Return the pairs of a forward and a backward pass of a sample, by a rule that counts the ``passes`` of a
-        plan: :func:`~robustatlas.attacks.passes.maximal_passes` or ``expected_passes``."""
+        plan: :func:`~robustatlas.attacks.table.maximal_passes` or ``expected_passes``."""
         strengths = len(self.attack.strengths)
         searched = passes(self.attack.plan(self.search), self.search, strengths, classes, self.attack.threat.chooses)
         return (searched + strengths * self.attack.typical) / 2
@@ -351,3 +354,46 @@ def _columns_of_draws(columns: Columns, records: Records) -> Columns:
         "mistakes": records.mistakes.cpu().numpy(),
         "drawn": records.drawn.cpu().numpy(),
     }
+
+
+def missing_tasks(task: AttackTask, run: Run) -> list[AttackTask]:
+    """Return the tasks that bring a run to what ``task`` asks for, without computing anything again.
+
+    A run that has the attack at exactly these strengths goes on with it. If the run has it at other strengths, searched
+    in the same way, only the new strengths are searched.
+    """
+    known = run.records()
+    if task.record.key in known:
+        return [replace(task, record=known[task.record.key])]
+    alike = [
+        record
+        for record in known.values()
+        if record.has_same_search(task.record)
+        and any(strength_position(strength, record.strengths) is not None for strength in task.record.strengths)
+    ]
+    old = merged_strengths([np.array(record.strengths) for record in alike])
+    new = tuple(strength for strength in task.record.strengths if strength_position(strength, old) is None)
+    found = [replace(task, attack=replace(task.attack, strengths=r.strengths), record=r) for r in alike]
+    if new:
+        found.append(
+            replace(
+                task,
+                attack=replace(task.attack, strengths=new),
+                record=task.record.model_copy(update={"strengths": new}),
+            )
+        )
+    return found
+
+
+def notes_on_other_searches(tasks: Sequence[AttackTask], run: Run) -> list[str]:
+    """Return a sentence for each task of which the run has only rows of another plan or another gradient."""
+    known = run.records().values()
+    said = []
+    for record in (task.record for task in tasks):
+        others = [old for old in known if old.has_same_threat(record) and old.origin == record.origin]
+        if not others or any(old.has_same_search(record) for old in others):
+            continue
+        gradient = any(old.protocol == record.protocol for old in others)
+        how = "another gradient of the model" if gradient else "another plan"
+        said.append(f"What the run has of {record.name!r} was found by {how}; it counts, and is computed anew.")
+    return said

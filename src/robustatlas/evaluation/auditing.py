@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from robustatlas.attacks.catalogue import catalogue, single_optimizer_attack
-from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.effort import scale_effort
-from robustatlas.attacks.passes import maximal_passes
+from robustatlas.attacks.definition import Attack, scale_effort
+from robustatlas.attacks.table import maximal_passes
 from robustatlas.checks.indicators import DiagnosedSamples
 from robustatlas.checks.remedies import find_gradient_remedies, model_with_estimated_gradient
 from robustatlas.common.errors import UserError, warn
@@ -105,8 +104,9 @@ def _request(attack: Attack, name: str, audited: Attack, positions: Sequence[int
 
 
 def search_again(result: Result, model: Model, data: Data, samples: int, seed: int = 0, part: Share = WHOLE) -> Result:
-    """The result of a run with so many of its samples, chosen by ``seed`` whatever their order, searched again; what is
-    found is kept beside the run, and :meth:`~robustatlas.results.result.Result.audited` says what would be left.
+    """Return the result of a run with so many of its samples, chosen by ``seed`` whatever their order, searched again;
+    what is found is kept beside the run, and :meth:`~robustatlas.results.result.Result.audited` says what would be
+    left.
 
     ``part``: of the run that the result is about; no other command may audit samples of it meanwhile.
 

@@ -10,8 +10,7 @@ from robustatlas.common.errors import UserError, warn
 from robustatlas.common.wording import pluralise
 from robustatlas.evaluation.chunks import ChunkRunner, ChunkSettings, ModelWorkload, RowStore, Task
 from robustatlas.evaluation.cores import Cores, can_share
-from robustatlas.evaluation.costs import Costs
-from robustatlas.evaluation.dispatcher import Dispatcher
+from robustatlas.evaluation.dispatcher import Costs, Dispatcher
 from robustatlas.evaluation.identity import ModelProbe
 from robustatlas.evaluation.memory import bytes_at_work, bytes_loaded, ran_out
 from robustatlas.evaluation.progress import Progress

@@ -32,8 +32,9 @@ Levels = Mapping[str, NDArray[np.int64]]
 
 
 def diagnosed_at_ends(store: Run, model: Classifier, request: DiagnosisRequest) -> Diagnosis:
-    """The diagnosis of a run with what is read where its searches ended, of the attacks that are through with the
-    samples of the diagnosis."""
+    """Return the diagnosis of a run with what is read where its searches ended, of the attacks that are through with
+    the samples of the diagnosis.
+    """
     diagnosis = diagnosed(store, model, request)
     index = np.array(diagnosis.record.index, np.int64)
     before = {attack.name: diagnosis.checked_strengths.get(attack.name, ()) for attack in request.attacks}
@@ -76,7 +77,7 @@ def _largest(correct: NDArray[np.bool_]) -> NDArray[np.int64]:
 def with_ends(
     model: Classifier, request: DiagnosisRequest, record: DiagnosisRecord, levels: Levels | None = None
 ) -> DiagnosisRecord:
-    """A record with what is read where searches ended.
+    """Return a record with what is read where searches ended.
 
     Of a sample that withstands a strength one run at the largest of these is made again, and the derivative test taken
     at its last point and at its best. One that withstands none has its example, and nothing of it is doubted.
@@ -173,8 +174,9 @@ class _Searches:
         return [~self._ends(part, levels)[1].fooled.cpu() for part in torch.split(places, size)]
 
     def _tested(self, places: Tensor, levels: Tensor, size: int) -> list[Measurement]:
-        """The derivative test where runs of the samples at ``places`` end, so many at once: the worse of the last point
-        and the best."""
+        """Run the derivative test where runs of the samples at ``places`` end, so many at once: the worse of the last
+        point and the best.
+        """
         return [self._measure_worse_point(*self._ends(part, levels)) for part in torch.split(places, size)]
 
     def _measure_worse_point(self, at: Tensor, ends: Ends) -> Measurement:
@@ -188,7 +190,7 @@ class _Searches:
         return found
 
     def _ends(self, places: Tensor, levels: Tensor) -> tuple[Tensor, Ends]:
-        """The rows of the samples at ``places``, and where runs of them end."""
+        """Return the rows of the samples at ``places``, and where runs of them end."""
         rows, model = self.rows[places], self.model
         x, labels = self.request.work.load(model, rows)
         noise = self.request.noise(rows, model.device, self.attack.name)

@@ -7,7 +7,7 @@ import numpy as np
 
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.wording import pluralise
-from robustatlas.evaluation.attack_task import AttackTask, CertifiedBefore
+from robustatlas.evaluation.attack_task import AttackTask, CertifiedBefore, missing_tasks, notes_on_other_searches
 from robustatlas.evaluation.completion import complete, show_warning
 from robustatlas.evaluation.cores import choose_cores
 from robustatlas.evaluation.ends import diagnosed_at_ends
@@ -15,7 +15,6 @@ from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.preparation import Model, PreparedAttacks, evaluation_context, open_model, prepare_attacks
 from robustatlas.evaluation.reading import DiagnosisRequest, diagnosed, diagnosis_request
 from robustatlas.evaluation.request import Data, Request
-from robustatlas.evaluation.resume import missing_tasks, notes_on_other_searches
 from robustatlas.models.classifier.backward import BACKWARD, Backward
 from robustatlas.outcomes import CallRecord, Run
 from robustatlas.outcomes.identity import command_line, current_time
@@ -75,7 +74,7 @@ def _announce_tasks(run: Run, ready: PreparedAttacks) -> list[AttackTask]:
 
 def _with_certificates(task: AttackTask, run: Run, ready: PreparedAttacks) -> AttackTask:
     """Return the task with what the run certifies of its threat model, so that no search runs below."""
-    records = [record for record in run.certificate_records() if record.name == task.attack.name and not record.of]
+    records = [record for record in run.certificates.records() if record.name == task.attack.name and not record.of]
     if not records or ready.model.draws is not None:
         return task
     index = np.sort(ready.samples.index)

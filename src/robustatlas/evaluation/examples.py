@@ -56,7 +56,7 @@ class Examples:
 
 
 def read_examples(path: str | Path) -> Examples:
-    """The examples in a ``.npz`` file, a folder of PNGs, or those that a run kept.
+    """Read the examples of a ``.npz`` file, of a folder of PNGs, or those that a run kept.
 
     A ``.npz`` file has ``images`` [M, ...] (uint8 0..255, or floating point in [0, 1]). It may have ``index`` [M],
     ``labels`` [M], ``theta`` [M, ...] (or ``theta_0``, ``theta_1``, ...) and ``attack``. Names of PNGs end in the
@@ -74,7 +74,7 @@ def read_examples(path: str | Path) -> Examples:
 
 
 def examples_from_arrays(arrays: Arrays, place: str) -> Examples:
-    """Examples from arrays under the names of :func:`read_examples`; ``place`` names them in errors."""
+    """Return examples from arrays under the names of :func:`read_examples`; ``place`` names them in errors."""
     names = [name for name in arrays if re.fullmatch(r"theta(_\d+)?", name)]
     theta = tuple(arrays[name] for name in sorted(names, key=lambda name: int(name[6:] or 0)))
     known = {"images", "index", "labels", "attack", *names}
@@ -161,7 +161,7 @@ def _read_png(path: Path) -> NDArray[np.uint8]:
 
 
 def _read_run(path: Path) -> Examples:
-    """All the examples that a run kept, of whatever attack."""
+    """Read all examples that a run kept, of all attacks."""
     run = Run.open(path)
     records = run.records().values()
     everywhere = np.unique(np.concatenate([np.zeros(0, np.int64), *(run.stored_samples(record) for record in records)]))

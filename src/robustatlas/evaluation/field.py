@@ -44,11 +44,11 @@ class FieldModel:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self, device: str | None = None) -> Classifier:
-        """The model, ready."""
+        """Load the model."""
         return load_model(self.source, name=self.name, device=device, **self.options)
 
     def run(self, store: str | Path) -> Path:
-        """Its run in the folder, or at the address, of all."""
+        """Return the path of its run in the folder, or at the address, of all runs."""
         return parse_path(store) / self.name
 
 
@@ -72,7 +72,7 @@ class FieldOutcome:
 
 
 def read_field(path: str | Path) -> list[FieldModel]:
-    """The models that a file lists.
+    """Return the models that a file lists.
 
     Args:
         path: a text file; each line is what stands behind ``robustatlas evaluate`` for that model: its source and,

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustatlas.attacks.passes import expected_passes
+from robustatlas.attacks.table import expected_passes
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.scalars import real_or_nan
-from robustatlas.evaluation.attack_task import AttackTask
+from robustatlas.evaluation.attack_task import AttackTask, missing_tasks
 from robustatlas.evaluation.chunks import Chunk
 from robustatlas.evaluation.cores import SMALLEST_CHUNK, can_share, choose_cores
 from robustatlas.evaluation.dispatcher import CHUNK_SECONDS
 from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.preparation import Model, PreparedAttacks, evaluation_context, open_model, prepare_attacks
 from robustatlas.evaluation.request import Data, Request
-from robustatlas.evaluation.resume import missing_tasks
 from robustatlas.evaluation.throughput import DeviceThroughput
 from robustatlas.models.classifier import Passes
 from robustatlas.outcomes.records import AttackRecord

@@ -1,6 +1,7 @@
 """The identity of a run: its data, and its model by weights, code and logits. Logits are compared on a few drawn
 images, and margins on samples of the run itself."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustatlas.checks.sanity.gradients import CHECK_BATCH
-from robustatlas.common.bundle import per_sample
+from robustatlas.checks.sanity.gradients import CHECK_BATCH, margin_gradients, share_without_gradient
+from robustatlas.common.bundle import flatten, per_sample
 from robustatlas.common.noise import Noise
 from robustatlas.data import Beginning
-from robustatlas.evaluation.gradients import projected_gradients
 from robustatlas.evaluation.samples import ChosenSamples
 from robustatlas.models.classifier import Classifier, Origin, seeded
 from robustatlas.models.classifier.backward import Backward
@@ -22,7 +22,7 @@ from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.models.objectives import margin_of
 from robustatlas.outcomes import DataRecord, Identity, ModelRecord, Run
 from robustatlas.outcomes.identity import LOGIT_TOLERANCE, current_time
-from robustatlas.outcomes.records import GradientRecord
+from robustatlas.outcomes.records import GradientRecord, Numbers
 
 
 def run_identity(model: Classifier, shape: Sequence[int], data: DataRecord) -> Identity:
@@ -152,7 +152,7 @@ def check_answers(model: Classifier, run: Run, work: ChosenSamples) -> None:
 
 
 def _recorded_margins(known: Mapping[str, NDArray[Any]], index: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The margins that are known of the samples ``index`` [N]; NaN elsewhere."""
+    """Return the margins that are known of the samples ``index`` [N]; NaN elsewhere."""
     order = np.argsort(known["index"], kind="stable")
     held = known["index"][order]
     place = np.searchsorted(held, index).clip(max=max(len(held) - 1, 0))
@@ -175,3 +175,54 @@ def _margin_and_bounds(model: Classifier, x: Tensor, labels: Tensor, number: int
     shift = torch.zeros_like(logits).scatter(1, labels[:, None], 1.0) * moved
     margin, low, high = (margin_of((logits + by * shift).softmax(1), labels) for by in (0, -1, 1))
     return margin, low - _MARGIN_ROUNDING, high + _MARGIN_ROUNDING
+
+
+_PROJECTIONS = 8
+
+_EXACT, _ROUGH = 0.05, 0.5
+"""Differences that the recorded numbers, which are of the order of 1, may have although the gradient is the same: for
+networks in float32 or float64, on any device, and for networks in half precision."""
+
+
+def gradient_record(
+    model: Classifier, first: Beginning, sample: tuple[Tensor, Tensor], ways: Collection[Backward | None]
+) -> GradientRecord | None:
+    """Return the record of the gradients that an attack takes; None for an attack that takes none.
+
+    Args:
+        model: under attack, with the ``kinks`` that it is to be smoothed by.
+        first: samples of the data, the same for every evaluation of it.
+        sample: images [B, ...] and labels [B] among those to be evaluated.
+        ways: the ways back that the attack uses.
+    """
+    if not ways:
+        return None
+    without = share_without_gradient(model, *sample, sorted(ways, key=str))
+    return projected_gradients(model, first, ways).model_copy(update={"without": without})
+
+
+def projected_gradients(model: Classifier, first: Beginning, ways: Collection[Backward | None]) -> GradientRecord:
+    """Return the gradients of the margins at some samples, projected, for each way back. A sample of a class that the
+    model lacks, of which only others are evaluated, counts as one of its last class."""
+    labels = first.labels if model.class_count is None else first.labels.clamp(max=model.class_count - 1)
+    return GradientRecord(
+        at=first.index,
+        ways={
+            way or "own": _projected(margin_gradients(model, first.images, labels, way)[1])
+            for way in sorted(ways, key=str)
+        },
+        within=_ROUGH if model.network_dtype in (torch.float16, torch.bfloat16) else _EXACT,
+        kinks=model.kinks if "smoothed" in ways else (),
+    )
+
+
+def _projected(gradients: Tensor) -> Numbers:
+    """Return the length of each sample's gradient, as a power of two, and projections of its direction. Both are zero
+    if the gradient is zero or not finite."""
+    slopes = flatten(gradients).double().cpu()
+    signs = (
+        Noise.for_samples(0, torch.arange(_PROJECTIONS), "gradients").uniform(slopes.shape[1]).sub(0.5).sign().double()
+    )
+    lengths = slopes.norm(dim=1, keepdim=True)
+    rows = torch.cat([lengths.log2(), (slopes / lengths) @ signs.T], 1).tolist()
+    return tuple(tuple(round(v, 2) + 0.0 for v in row) if all(map(math.isfinite, row)) else () for row in rows)

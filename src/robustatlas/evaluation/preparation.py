@@ -17,8 +17,7 @@ from robustatlas.evaluation.attack_choice import choose_attacks, fitting_attacks
 from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.chunks import ChunkSettings
 from robustatlas.evaluation.completion import PreparedTasks, show_warning
-from robustatlas.evaluation.gradients import gradient_record
-from robustatlas.evaluation.identity import run_identity
+from robustatlas.evaluation.identity import gradient_record, run_identity
 from robustatlas.evaluation.memory import bytes_kept, fitting_batch, seconds_of_a_batch, seconds_of_a_pass
 from robustatlas.evaluation.progress import Progress, progress_shown
 from robustatlas.evaluation.records import attack_record

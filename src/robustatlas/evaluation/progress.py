@@ -48,11 +48,12 @@ class Progress:
     ``evaluate(progress=...)``."""
 
     def begin(self, records: Sequence[Announced], samples: int) -> None:
-        """The work: ``samples`` under each of the attacks."""
+        """Begin the work: ``samples`` under each of the attacks."""
 
     def warn(self, message: str) -> None:
-        """A warning of the checks before the work, or of what was noticed during it. It is a Python warning as well,
-        which is why the displays of this module show nothing here."""
+        """Show a warning of the checks before the work, or of what was noticed during it. It is a Python warning as
+        well, which is why the displays of this module show nothing here.
+        """
 
     def note(self, message: str) -> None:
         """Something to know that is not a warning."""
@@ -61,11 +62,12 @@ class Progress:
         """``settled`` samples of the parts at work are through."""
 
     def finish(self, record: Announced, columns: Mapping[str, NDArray[Any]]) -> None:
-        """A part is through; ``columns``: what was found (see OUTCOME_COLUMNS and CERTIFIED_COLUMNS); of what the run
-        had already ``index``, ``seconds`` and what ``record.withstands`` looks at."""
+        """Count a part as finished; ``columns``: what was found (see OUTCOME_COLUMNS and CERTIFIED_COLUMNS); of what
+        the run had already ``index``, ``seconds`` and what ``record.withstands`` looks at.
+        """
 
     def expect(self, seconds: float) -> None:
-        """All that is left will take about so long, by what each attack has cost so far."""
+        """Show about how long the rest will take, by what each attack has cost so far."""
 
 
 class _Tally:
@@ -97,7 +99,7 @@ class _Tally:
         )
 
     def rate(self, settled: int = 0) -> float:
-        """Samples a second since the work began; what was found in the run does not count."""
+        """Return the samples a second since the work began; what was found in the run does not count."""
         if self.begun is None:
             return 0.0
         return (self.through + settled - self.found) / max(time.perf_counter() - self.begun, 1e-9)
@@ -202,7 +204,7 @@ class LineProgress(Progress):
 
 
 def progress_shown(progress: bool | Progress | None) -> AbstractContextManager[Progress]:
-    """The display that ``evaluate(progress=...)`` asks for."""
+    """Yield the display that ``evaluate(progress=...)`` asks for."""
     return choose_display(progress, Progress, LineProgress, BarProgress)
 
 
@@ -210,8 +212,9 @@ def progress_shown(progress: bool | Progress | None) -> AbstractContextManager[P
 def choose_display(
     progress: bool | D | None, silent: type[D], lines: Callable[[], D], barred: Callable[[Console], Any]
 ) -> Iterator[D]:
-    """The display of a kind that ``progress`` asks for: one's own, ``lines``, or where standard error is a terminal
-    one with ``bars``, and by default that; else a ``silent`` one."""
+    """Yield the display of a kind that ``progress`` asks for: one's own, ``lines``, or where standard error is a
+    terminal one with ``bars``, and by default that; else a ``silent`` one.
+    """
     console = Console(stderr=True, highlight=False)
     if isinstance(progress, silent):
         yield progress

@@ -77,7 +77,7 @@ class DiagnosisRequest:
         return digest([self.seed, self.count, ways, objectives, spans, taken])
 
     def noise(self, rows: Tensor, device: torch.device, of: str = "diagnosis") -> Noise:
-        """The streams of the samples at ``rows`` [M]; ``of``: what draws from them."""
+        """Return the random streams of the samples at ``rows`` [M]; ``of``: what draws from them."""
         return Noise.for_samples(self.seed, torch.from_numpy(self.work.index[rows.numpy()]).to(device), of)
 
 
@@ -106,13 +106,13 @@ def diagnosis_request(
 
 
 def _passes_at_ends(plans: Sequence[Plan]) -> int:
-    """A sample, of the look at the ends of the searches of all plans: a run, and the test at two points."""
+    """Return the passes a sample that the look at the ends of searches costs: a run, and the test at two points."""
     runs = [run for run in map(observed_run, plans) if run is not None]
     return sum(2 * run.optimizer.evaluations + 1 + _END for run in runs)
 
 
 def read_indicators(model: Classifier, request: DiagnosisRequest) -> DiagnosisRecord:
-    """Ask: choose samples at random among those that are classified correctly, and read all indicators at them."""
+    """Read all indicators at samples chosen at random among those that are classified correctly."""
     model = drop_failing_gradient(model, request.work.rows[:2])
     with model.counting() as passes:
         chosen = halve_until_it_fits(request.batch, lambda size: _select_samples(model, request, size))
@@ -140,7 +140,7 @@ def read_indicators(model: Classifier, request: DiagnosisRequest) -> DiagnosisRe
 
 
 def diagnosed(store: Run, model: Classifier, request: DiagnosisRequest) -> Diagnosis:
-    """The diagnosis that a run has, or else one that is made and kept in it."""
+    """Return the diagnosis that a run has, or else make one and keep it in the run."""
     known = [record for record in store.diagnoses() if record.asked == request.digest]
     if not known:
         known = [store.keep_diagnosis(read_indicators(model, request))]

@@ -7,9 +7,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.counterparts import counterpart_name
 from robustatlas.attacks.definition import Attack, Effort, Search
-from robustatlas.attacks.description import to_plain_data
+from robustatlas.attacks.description import counterpart_name, to_plain_data
 from robustatlas.attacks.everyday import with_edges
 from robustatlas.attacks.search import search_named
 from robustatlas.attacks.search.rules import MINIMUM_SIZE

@@ -15,8 +15,7 @@ from robustatlas.common.host import check_default_device
 from robustatlas.common.scalars import integer_or_none
 from robustatlas.data import Beginning, Dataset, Fingerprint, InMemory, Rows, from_torch
 from robustatlas.data.arrays import to_tensor
-from robustatlas.data.labels import class_numbers
-from robustatlas.data.sampling import choose_positions, is_sorted
+from robustatlas.data.labels import choose_positions, class_numbers, is_sorted
 from robustatlas.evaluation.request import Data, Samples
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import DataRecord, Run
@@ -143,7 +142,7 @@ def began_with_first_samples(run: str | Path | Run | None, count: int) -> bool:
         return False
     begun = run if isinstance(run, Run) else Run.open(run)
     asked = [plan.index() for plan in begun.plans()] + [
-        begun.certificates.stored_samples(each) for each in begun.certificate_records()
+        begun.certificates.stored_samples(each) for each in begun.certificates.records()
     ]
     return bool(asked) and len(asked[0]) < count and np.array_equal(asked[0], np.arange(len(asked[0])))
 

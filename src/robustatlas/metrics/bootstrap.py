@@ -271,12 +271,12 @@ class AccuracyStatistics:
         """
         matched = match_entries(self.table, reference, attacks)
         weight = point_weights(matched, self.weights if attacks is None else None)
-        entries, kept = matched.select(weight > 0), weight[weight > 0]
+        entries, weights = matched.select(weight > 0), weight[weight > 0]
         check_ratio(entries, kind)
         columns = self._columns(list(dict.fromkeys(matched.attacks)))[weight > 0]
         return SampleStatistic(
             self.columns,
-            lambda means: weighted_ratios(means[..., columns], entries.reference, kind, kept),
+            lambda means: weighted_ratios(means[..., columns], entries.reference, kind, weights),
             largest=100.0,
         )
 

@@ -217,7 +217,7 @@ class AccuracyTable(Tabular):
 
     def restrict_distances(self, distances: Mapping[str, Iterable[float]]) -> AccuracyTable:
         """Return the table of these attacks alone, at strengths that are given as distances."""
-        typed = {attack: [value_as_typed(attack, each) for each in kept] for attack, kept in distances.items()}
+        typed = {attack: [value_as_typed(attack, each) for each in grid] for attack, grid in distances.items()}
         return self.restrict(typed, typed)
 
     def drop_doubts(self) -> AccuracyTable:

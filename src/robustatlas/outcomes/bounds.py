@@ -90,11 +90,11 @@ def describe_unsearched(unsearched: tuple[Point, ...]) -> str:
     >>> describe_unsearched((("linf", 0.1), ("linf", 0.2), ("l2", 1.0)))
     'linf was not searched at 0.1, 0.2 and l2 was not searched at 1'
     """
-    said = [
+    phrases = [
         f"{attack} was not searched at {list_names(map(text_as_typed, strengths))}"
         for attack, strengths in strengths_by_attack(unsearched).items()
     ]
-    return join_words(said)
+    return join_words(phrases)
 
 
 def command_to_search(unsearched: tuple[Point, ...]) -> str:

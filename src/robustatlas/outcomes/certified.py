@@ -117,8 +117,8 @@ class CertifiedSizes:
     @property
     def leading_methods(self) -> list[str]:
         """Method that certified the largest size of each sample; empty where nothing is certified."""
-        of = np.zeros(len(self.sizes), np.int64) if self.method_index is None else self.method_index
-        rows = zip(of.tolist(), self.sizes.tolist(), strict=True)
+        index = np.zeros(len(self.sizes), np.int64) if self.method_index is None else self.method_index
+        rows = zip(index.tolist(), self.sizes.tolist(), strict=True)
         return [self.methods[k] if self.methods and size > 0 else "" for k, size in rows]
 
     def accuracies(self, strengths: Sequence[float] | Floats | None = None) -> Floats:

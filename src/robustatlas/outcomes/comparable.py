@@ -145,9 +145,9 @@ def shared_points(
     shared = {}
     for attack in attacks:
         known = [float(s) for s in theirs.get(attack, ())]
-        kept = [float(s) for s in ours.get(attack, ()) if strength_position(s, known) is not None]
-        if kept:
-            shared[attack] = kept
+        common = [float(s) for s in ours.get(attack, ()) if strength_position(s, known) is not None]
+        if common:
+            shared[attack] = common
     return shared
 
 

@@ -104,16 +104,16 @@ def smallest_examples(
     """Return the smallest adversarial examples that the records of an attack kept of some samples."""
     smallest, best = _smallest_sizes(parts, records), dict[int, NDArray[np.float32]]()
     wanted = set(index.tolist())
-    kept = False
+    has_images = False
     for record in records:
         for name in parts.names(record, "adversarial"):
-            kept, stored = True, storage.read(name)
+            has_images, stored = True, storage.read(name)
             part = parts.read_part(name.replace("adversarial/", "outcomes/", 1), record)
             sizes = dict(zip(part["index"].tolist(), part["minimal_size"].tolist(), strict=True))
             for position, image in zip(stored["index"].tolist(), stored["images"], strict=True):
                 if position in wanted and sizes[position] == smallest[position]:
                     best.setdefault(position, image.copy())  # the rest of its part is let go
-    if not kept:
+    if not has_images:
         raise UserError("This run did not keep its adversarial examples; evaluate with keep_adversarial=True.")
     found = [position for position in index.tolist() if position in best]
     images = [best[position] for position in found]
@@ -289,9 +289,9 @@ def _typical(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths
 
 def _share_without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:
     """Return the share of samples without a gradient; of several searches of a sample the best one counts."""
-    told = [
+    known = [
         np.where(rows, outcome.without_gradient, 1.0)
         for outcome, rows in zip(outcomes, covered, strict=True)
         if outcome.without_gradient is not None
     ]
-    return float(np.min(told, axis=0).mean()) if told else None
+    return float(np.min(known, axis=0).mean()) if known else None

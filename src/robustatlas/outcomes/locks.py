@@ -45,8 +45,8 @@ def part_lock(
         yield
         return
     with start_lock(run):
-        held = None if isinstance(run, Address) else _acquire_part(run, number, of)
-    if held is None:
+        lock = None if isinstance(run, Address) else _acquire_part(run, number, of)
+    if lock is None:
         say(
             f"{run} is in a place without locks: two commands on the same part of it would both compute its samples, "
             "with the same numbers."
@@ -56,7 +56,7 @@ def part_lock(
     try:
         yield
     finally:
-        held.release()
+        lock.release()
 
 
 @contextmanager
@@ -79,21 +79,21 @@ def start_lock(run: Path | None) -> Iterator[None]:
 def _acquire_part(run: Path, number: int, of: int) -> FileLock | None:
     """Acquire the lock of a part; None where the file system has no locks."""
     own = check_inside(run, run / _FOLDER / f"{number}-of-{of}.lock")
-    held = None
+    lock = None
     try:
-        held = _acquire(own)
+        lock = _acquire(own)
         for file in _overlapping_locks(own, number, of):
-            if (seen := _acquire(file)) is not None:
-                seen.release()
+            if (other := _acquire(file)) is not None:
+                other.release()
     except _HeldError as error:
-        if held is not None:
-            held.release()
+        if lock is not None:
+            lock.release()
         part = "" if of == 1 else f"part {number}/{of} of "
         raise UserError(
             f"Another command is at work on samples of {part}{run}; wait until it has ended, or give each command "
             "a part of its own (--part I/N)."
         ) from error
-    return held
+    return lock
 
 
 def _overlapping_locks(own: Path, number: int, of: int) -> Iterator[Path]:

@@ -108,7 +108,7 @@ def _copy_run(run: Run, joined: Run) -> None:
         joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
     for card in run.cards():
         joined.keep_card(card)
-    for record in run.certificate_records():
+    for record in run.certificates.records():
         joined.certificates.add(record)
     for diagnosis in run.diagnoses():
         joined.keep_diagnosis(diagnosis)

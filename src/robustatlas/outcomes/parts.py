@@ -39,8 +39,8 @@ class Keyed(Protocol):
 
 def part_metadata(identity: Identity, record: Keyed | None) -> dict[str, str]:
     """Return the metadata that a part of a run records; ``record``: its attack, None for clean samples."""
-    said = {OF_RUN: identity.shortened().model_dump_json()}
-    return said if record is None else {ATTACK: record.key, **said}
+    metadata = {OF_RUN: identity.shortened().model_dump_json()}
+    return metadata if record is None else {ATTACK: record.key, **metadata}
 
 
 def placement_problem(said: Mapping[str, str], identity: Identity, record: Keyed | None, place: str) -> str | None:
@@ -74,13 +74,14 @@ class Parts:
         """
         names = set(self.names(record))
         if examples:
-            kept = self.names(record, "adversarial")
-            names &= {name.replace("adversarial/", "outcomes/", 1) for name in kept}
-        known, index = self._done.get((record.key, examples), (set[str](), np.zeros(0, np.int64)))
-        if not known <= names:
-            known, index = set(), index[:0]
-        if fresh := sorted(names - known):
-            index = distinct_positions(np.concatenate([index, self.gather_columns(record, fresh, ("index",))["index"]]))
+            with_images = self.names(record, "adversarial")
+            names &= {name.replace("adversarial/", "outcomes/", 1) for name in with_images}
+        read, index = self._done.get((record.key, examples), (set[str](), np.zeros(0, np.int64)))
+        if not read <= names:
+            read, index = set(), index[:0]
+        if unread := sorted(names - read):
+            stored = self.gather_columns(record, unread, ("index",))["index"]
+            index = distinct_positions(np.concatenate([index, stored]))
         self._done[record.key, examples] = names, index
         return index
 
@@ -160,9 +161,9 @@ class Parts:
 
     def select_own(self, names: Sequence[str], record: Keyed | None) -> list[str]:
         """Return the parts that are of this attack, model and data, and warn of each other one."""
-        fresh = [name for name in names if name not in self._placed]
-        for name, said in zip(fresh, self._read_metadata(fresh, record), strict=True):
-            problem = placement_problem(said, self._identity, record, self._storage.place(name))
+        unread = [name for name in names if name not in self._placed]
+        for name, metadata in zip(unread, self._read_metadata(unread, record), strict=True):
+            problem = placement_problem(metadata, self._identity, record, self._storage.place(name))
             if problem is not None:
                 warn(f"A part in a wrong place counts as not done: {problem}.")
             self._placed[name] = problem is None
@@ -216,8 +217,8 @@ class Parts:
         self.write_samples(part, samples)
         if examples is not None:
             index, images = examples
-            said = part_metadata(self._identity, record)
-            self._storage.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, said)
+            metadata = part_metadata(self._identity, record)
+            self._storage.write(f"adversarial/{record.key}/{part}", {"index": index, "images": images}, metadata)
         self.publish(outcome, checked, record, about)
 
     def publish(self, name: str, columns: Arrays, record: Keyed, about: Mapping[str, str]) -> None:

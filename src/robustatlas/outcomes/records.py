@@ -160,9 +160,9 @@ class AttackRecord(Record):
             return f"examples of {self.examples_source}"
         search, seed = self.protocol.get("search", "given"), self.protocol.get("seed")
         effort = self.effort or self.protocol.get("effort")
-        said = [str(search), *self._grid()]
-        said += [*([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
-        return ", ".join(said)
+        phrases = [str(search), *self._grid()]
+        phrases += [*([f"{effort} effort"] if effort else []), *([f"seed {seed}"] if seed is not None else [])]
+        return ", ".join(phrases)
 
     def _grid(self) -> list[str]:
         """Return a phrase with the spacing of a sweep, to which its numbers are exact; nothing for other searches."""
@@ -196,9 +196,9 @@ class AttackRecord(Record):
     @property
     def threat_parameters(self) -> dict[str, JsonValue]:
         """Parameters of the set of perturbed inputs, and what counts as an error; empty if no set is recorded."""
-        held = set_parameters(self.threat)
+        parameters = set_parameters(self.threat)
         errors = self.protocol.get("errors", "accepted")
-        return {**held, "errors": errors} if isinstance(held, dict) and held else {}
+        return {**parameters, "errors": errors} if isinstance(parameters, dict) and parameters else {}
 
     @property
     def is_measured_by_its_model(self) -> bool:

@@ -108,8 +108,8 @@ class Storage:
         Raises:
             UserError: it does.
         """
-        held = [name for name in self._files("") if name != IDENTITY_FILE]
-        if held and self.identity() is None:  # another command may have begun meanwhile
+        files = [name for name in self._files("") if name != IDENTITY_FILE]
+        if files and self.identity() is None:  # another command may have begun meanwhile
             raise UserError(
                 f"{self.root} is not empty and is not a run (no {IDENTITY_FILE}); give a new or an empty place."
             )

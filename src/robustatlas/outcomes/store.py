@@ -33,7 +33,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import json_value
 from robustatlas.common.files import check_inside, parse_path
 from robustatlas.outcomes.base import parse
-from robustatlas.outcomes.certified import CertificateRecord, Certificates, CertifiedSizes, check_sides
+from robustatlas.outcomes.certified import Certificates, CertifiedSizes, check_sides
 from robustatlas.outcomes.identity import Identity, check_format, current_time, machine_metadata
 from robustatlas.outcomes.joined import (
     equivalent_records,
@@ -237,7 +237,7 @@ class Run:
     def copy_parts(self, other: Run) -> None:
         """Copy the parts of another run of the same model and data, all but those that are here."""
         keys = list(other.records())
-        certified = [record.key for record in other.certificate_records()]
+        certified = [record.key for record in other.certificates.records()]
         folders = ["samples", *(f"adversarial/{key}" for key in keys), *(f"outcomes/{key}" for key in keys)]
         for folder in [*folders, *(f"certified/{key}" for key in certified)]:
             self._storage.copy_tables(other._storage, folder)
@@ -304,13 +304,9 @@ class Run:
             certified_sizes=self._certified(index, outcomes),
         )
 
-    def certificate_records(self) -> list[CertificateRecord]:
-        """Return the methods that certified something, on which attacks; warn of records that are damaged."""
-        return self.certificates.records()
-
     def _certified(self, index: Integers, outcomes: Mapping[str, Outcome]) -> dict[str, CertifiedSizes]:
         """Return the certified sizes of some samples after checking them against the examples found."""
-        certified = self.certificates.sizes(self.certificate_records(), index)
+        certified = self.certificates.sizes(self.certificates.records(), index)
         for name, outcome in outcomes.items():
             if name in certified:
                 check_sides(str(self.path or "The run"), name, index, certified[name], outcome.minimal_size)
@@ -321,7 +317,7 @@ class Run:
         if index is not None:
             return np.sort(self._parts.samples()["index"])
         return intersection(
-            [done for record in self.certificate_records() if len(done := self.certificates.stored_samples(record))]
+            [done for record in self.certificates.records() if len(done := self.certificates.stored_samples(record))]
         )
 
     def finished_samples(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
@@ -364,15 +360,15 @@ class Run:
 
     def samples_with_examples(self, attack: str) -> Integers:
         """Return the samples of an attack whose examples were kept, increasing; only positions are read."""
-        held = [self.stored_samples(record, examples=True) for record in self._records_by_name().get(attack, [])]
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
+        stored = [self.stored_samples(record, examples=True) for record in self._records_by_name().get(attack, [])]
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *stored]))
 
     def circumstances(self) -> list[dict[str, str]]:
         """Return the machines and versions that computed the parts, each pair once; other metadata are counted."""
         found: dict[str, dict[str, str]] = {}
         for record in self.records().values():
-            for said in self._storage.metadata(self._parts.names(record)):
-                about = machine_metadata(said, aside=("created", ATTACK, OF_RUN))
+            for metadata in self._storage.metadata(self._parts.names(record)):
+                about = machine_metadata(metadata, aside=("created", ATTACK, OF_RUN))
                 found.setdefault(repr(sorted(about.items())), about)
         return list(found.values())
 

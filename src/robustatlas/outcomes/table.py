@@ -317,11 +317,11 @@ class OutcomeTable:
         Raises:
             UserError: for an attack or a strength that was not evaluated.
         """
-        return self.restrict_distances({attack: read_places(kept, attack) for attack, kept in strengths.items()})
+        return self.restrict_distances({attack: read_places(grid, attack) for attack, grid in strengths.items()})
 
     def restrict_distances(self, distances: Mapping[str, Sequence[float] | Floats]) -> Self:
         """Return what :meth:`restrict` returns, for strengths that are given as distances, increasing."""
-        return replace(self, outcomes={a: self.outcome(a).restrict(kept) for a, kept in distances.items()})
+        return replace(self, outcomes={a: self.outcome(a).restrict(grid) for a, grid in distances.items()})
 
     @classmethod
     def from_arrays(

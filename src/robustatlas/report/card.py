@@ -147,7 +147,8 @@ def _words(run: RunFacts) -> str:
     first = run.headline
     known = "no attack was searched at every strength"
     if first:
-        known = f"{first.explained() if first.is_mean else first.brief_name} {number_text(first.leading, unit='%')}"
+        name = first.explained() if first.is_mean else first.abbreviated_name
+        known = f"{name} {number_text(first.leading, unit='%')}"
     attacks = [f"{attack_label(attack.attack).label}: {_median_words(attack.median)}" for attack in run.attacks]
     proved = [
         f"{attack_label(attack).label}: half proved {range_words(attack)} {format_size(half, attack=attack)}"
@@ -210,7 +211,7 @@ def _draw_card(axes: Axes, run: RunFacts, top: float) -> None:
     _write(axes, _EDGE, top + 15, run.name, whole, _TITLE, bold=True)
     _write(axes, _EDGE, top + 26, _scope(run), whole, colour=_SOFT)
     if run.headline:
-        _draw_number(axes, _EDGE, top + 44, run.headline.leading, run.headline.brief_name, half)
+        _draw_number(axes, _EDGE, top + 44, run.headline.leading, run.headline.abbreviated_name, half)
     _draw_number(axes, WIDTH / 2 + 3, top + 44, run.clean, "clean accuracy", half)
     at = top + 66.0
     if note := _note(run):

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robustatlas.attacks.definition import Attack, Search
-from robustatlas.attacks.kinds import kinds
+from robustatlas.attacks.definition import Attack, Search, kinds
 from robustatlas.common.escaping import latex_text
 from robustatlas.common.papers import Paper, find_citations, find_paper
 from robustatlas.common.typed_strengths import format_strength

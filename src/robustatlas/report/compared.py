@@ -17,7 +17,7 @@ from robustatlas.report.numbers.against import choose_reference, hold_against
 from robustatlas.report.numbers.number import Number, Numbers
 from robustatlas.report.numbers.of_several import SharedNumbers, numbers_of_several
 from robustatlas.report.numbers.pairs import MOST_COMPARED, Pair
-from robustatlas.report.numbers.plain import plain
+from robustatlas.report.numbers.plain import number_json
 from robustatlas.report.numbers.shared import shared_of_runs
 from robustatlas.report.numbers.standings import standings_of
 from robustatlas.report.numbers.texts import number_text
@@ -73,7 +73,8 @@ class Comparison:
                 "first": self._names[pair.first],
                 "second": self._names[pair.second],
                 "differences": {
-                    name: (plain(value) or {}) | {"p": pair.p_values[name]} for name, value in pair.differences.items()
+                    name: (number_json(value) or {}) | {"p": pair.p_values[name]}
+                    for name, value in pair.differences.items()
                 },
             }
             for pair in self._pairs
@@ -132,7 +133,7 @@ class Comparison:
 
 
 def _number(number: Number) -> dict[str, Any]:
-    return (plain(number) or {}) | {"status": number.status.value}
+    return (number_json(number) or {}) | {"status": number.status.value}
 
 
 KEPT = 16

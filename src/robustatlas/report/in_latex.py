@@ -51,7 +51,7 @@ def _long(facts: RunFacts) -> tuple[int, list[str]]:
 def _suite(facts: RunFacts) -> tuple[int, list[str]]:
     """As :func:`_long`, with a row for each attack; those at the same strengths of one unit stand together."""
     numbers, blocks = facts.numbers, facts.numbers.blocks()
-    places = {block: _shown_places(numbers.select(ROBUST, block[0])) for block in blocks}
+    places = {block: _row_positions(numbers.select(ROBUST, block[0])) for block in blocks}
     columns = max(map(len, places.values()), default=1)
     lines = [_row("no attack", [""] * columns, facts.clean)]
     for block, chosen in places.items():
@@ -72,13 +72,13 @@ def _suite(facts: RunFacts) -> tuple[int, list[str]]:
 def _numbers(facts: RunFacts, attack: str) -> Iterator[tuple[str, Number]]:
     """Yield the numbers of an attack, each with its strength or with what it is a mean over."""
     rows = facts.numbers.select(ROBUST, attack)
-    for place in _shown_places(rows, facts.headline.numbers if facts.headline else ()):
+    for place in _row_positions(rows, facts.headline.numbers if facts.headline else ()):
         yield format_strength(rows[place].strength, attack=attack), rows[place]
     if len(rows) > 1 and (mean := facts.numbers.find(MEAN_OF_ATTACK, attack)) is not None:
         yield f"mean of {len(rows)}", mean
 
 
-def _shown_places(rows: Sequence[Number], leading: Sequence[Number] = ()) -> list[int]:
+def _row_positions(rows: Sequence[Number], leading: Sequence[Number] = ()) -> list[int]:
     """Return the positions of rows over strengths that stand in the table, `leading` ones among them."""
     if len(rows) <= _MOST:
         return list(range(len(rows)))

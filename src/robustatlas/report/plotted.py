@@ -131,7 +131,9 @@ def _sizes(found: Found, end: float) -> dict[str, Any]:
         sizes = item.sizes
         counts, _ = np.histogram(sizes[(sizes > 0) & (sizes <= end)], edges)
         beyond = int((np.isfinite(sizes) & (sizes > end)).sum())
-        lines.append({"counts": counts.tolist(), "never": item.never, "clean": item.clean_errors, "beyond": beyond})
+        lines.append(
+            {"counts": counts.tolist(), "never": item.unbroken_count, "clean": item.clean_errors, "beyond": beyond}
+        )
     return {"edges": _rounded(edges), "lines": lines}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.gallery import Example
 from robustatlas.report.gate import Check, Requirement, check_requirements, check_verdict
-from robustatlas.report.gate.requirements import strengths_of
+from robustatlas.report.gate.requirements import required_strengths
 from robustatlas.results.result import Result
 
 _MOST_IMAGES = 4
@@ -40,7 +40,7 @@ def ruled_lines(
 def _broken_images(
     result: Result, gallery: Mapping[str, Sequence[Example]], requirement: Requirement
 ) -> list[tuple[str, Example]]:
-    within = dict(strengths_of(requirement, result))
+    within = dict(required_strengths(requirement, result))
     return [
         (attack, example) for attack, at in within.items() for example in gallery.get(attack, ()) if example.size <= at
     ]

@@ -184,7 +184,7 @@ def _place(reference: ReferenceFacts) -> tuple[str, str, str]:
     place, doubt = reference.place, " See the warnings on the reference." if reference.held.doubts else ""
     if place is None:
         key = "CR ind-avg" if "CR ind-avg" in reference.numbers else "mUAR"
-        of = "of the accuracy of specialists" if has_specialists(reference) else f"relative to {reference.what}"
+        of = "of the accuracy of specialists" if has_specialists(reference) else f"relative to {reference.subject}"
         what = f"{of}, on average (CR ind-avg)" if key == "CR ind-avg" else "mUAR"
         entries = f"On {reference.held.points} of {reference.held.ranked_points} ranked entries"
         missing = "" if reference.complete else f" {entries}: incomplete, so no rank."
@@ -226,7 +226,7 @@ def summary(facts: RunFacts, alone: bool = True) -> list[tuple[str, str]]:
             ("Do the strengths tell enough?", f"{' '.join(one.why for one in advice)} Better: {facts.extended}.")
         )
     if facts.reference:
-        whom = "specialists" if has_specialists(facts.reference) else facts.reference.what
+        whom = "specialists" if has_specialists(facts.reference) else facts.reference.subject
         answers.append((f"Compared with {whom}?", _reference_sentences(facts.reference)))
     if alone:
         answers.append(("What to trust?", " ".join([_intervals(facts), UPPER_BOUNDS, _checks(facts)])))

@@ -67,6 +67,7 @@ class Result(OutcomeTable, Tabular):
         path: the run directory, None for a run in memory.
         missing: attack to number of samples without an outcome; empty when complete.
         about: what the owner of the run says of the model; see :meth:`describe`.
+        run: the run that the numbers are of; None for a table of arrays at hand.
 
     Example:
         >>> import numpy as np
@@ -84,7 +85,7 @@ class Result(OutcomeTable, Tabular):
     path: Path | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
-    _run: Run | None = field(default=None, repr=False)
+    run: Run | None = field(default=None, repr=False)
 
     @classmethod
     def from_run(
@@ -116,12 +117,12 @@ class Result(OutcomeTable, Tabular):
             path=run.path,
             missing=run.missing_counts(),
             about={key: value for card in cards for key, value in card.items() if key != "name"},
-            _run=run,
+            run=run,
         )
 
     def __repr__(self) -> str:
-        told = [f"  {attack}: {said}" for attack, said in self.audit_sentences().items()]
-        return "\n".join([display.text_of(self, self.warnings, self._verdict), *told])
+        audits = [f"  {attack}: {sentence}" for attack, sentence in self.audit_sentences().items()]
+        return "\n".join([display.text_of(self, self.warnings, self._verdict), *audits])
 
     def _grid(self) -> Grid:
         return display.grid_of(self, self.warnings, self._verdict)
@@ -142,13 +143,13 @@ class Result(OutcomeTable, Tabular):
         warnings of the checks when each attack was last asked for.
         """
         last = {self.records[key].name: plan for plan in self.plans for key in plan.attacks if key in self.records}
-        said = [warning for plan in last.values() for warning in plan.warnings]
+        warned = [warning for plan in last.values() for warning in plan.warnings]
         lost, diagnosis = super().invalid, self.diagnosis
         found = [masked_warning(lost)] if lost else []
         found += self._audits.concerns()
         if diagnosis is not None and diagnosis.has_doubts:
             found.append(diagnosis.warning)
-        return tuple(dict.fromkeys([*found, *said]))
+        return tuple(dict.fromkeys([*found, *warned]))
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:
@@ -156,8 +157,8 @@ class Result(OutcomeTable, Tabular):
 
         A diagnosis for attacks without gradients alone tells nothing.
         """
-        kept = self._run.diagnoses() if self._run is not None else []
-        telling = [record for record in kept if record.told] or kept
+        records = self.run.diagnoses() if self.run is not None else []
+        telling = [record for record in records if record.told] or records
         besides = [audit_finding(*audit) for audit in self._audits.all()] + piecewise_findings(self.outcomes.values())
         besides += refused_findings(self.outcomes.values(), self.clean)
         besides += [missing_audit_finding(attack, ours) for attack, ours in self._attacks_without_audit().items()]
@@ -167,8 +168,8 @@ class Result(OutcomeTable, Tabular):
 
     def keep_diagnosis(self, record: DiagnosisRecord) -> None:
         """Keep in the run what indicators read of its model; of no effect on any number."""
-        if self._run is not None:
-            self._run.keep_diagnosis(record)
+        if self.run is not None:
+            self.run.keep_diagnosis(record)
             vars(self).pop("diagnosis", None)
 
     @property
@@ -236,19 +237,14 @@ class Result(OutcomeTable, Tabular):
         Raises:
             UserError: the numbers are of no run, or something is said that JSON cannot hold.
         """
-        if self._run is None:
+        if self.run is None:
             raise UserError("These numbers are of no run, so nothing can be kept with them; give evaluate a run.")
-        self._run.describe({**(about or {}), **more})
+        self.run.describe({**(about or {}), **more})
 
     @property
     def circumstances(self) -> Sequence[Mapping[str, str]]:
         """Devices, hosts and versions with which the numbers were computed, each combination once."""
-        return self._run.circumstances() if self._run else ()
-
-    @property
-    def run(self) -> Run | None:
-        """The run that the numbers are of; None of arrays."""
-        return self._run
+        return self.run.circumstances() if self.run else ()
 
     def reread(self) -> Result:
         """Return the result of the same attacks, samples and strengths with what their run has learned since.
@@ -256,10 +252,10 @@ class Result(OutcomeTable, Tabular):
         Raises:
             UserError: the numbers are of no run.
         """
-        if self._run is None:
+        if self.run is None:
             raise UserError("These numbers are of no run, so there is nothing to read again.")
         grids = {attack: self.distances(attack).tolist() for attack in self.attacks}
-        return Result.from_run(self._run, list(self.attacks), self.index, grids)
+        return Result.from_run(self.run, list(self.attacks), self.index, grids)
 
     @classmethod
     def from_certificates(cls, run: Run, attacks: Sequence[str], index: Integers) -> Result:
@@ -283,8 +279,8 @@ class Result(OutcomeTable, Tabular):
         Raises:
             UserError: nothing was certified under that attack.
         """
-        sizes, held = self.certified_size(attack), self.certified_sizes[attack]
-        return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.name)
+        sizes, certified = self.certified_size(attack), self.certified_sizes[attack]
+        return RobustnessCurve(sizes, attack=attack, unit=certified.unit, model=self.name)
 
     def two_sided(self, attack: str) -> TwoSided:
         """Return both sides of an attack's robustness curve: what was found, and what is certain.
@@ -353,15 +349,15 @@ class Result(OutcomeTable, Tabular):
 
     @property
     def _audits(self) -> Audits:
-        return Audits(self, self._run.audit if self._run is not None else None)
+        return Audits(self, self.run.audit if self.run is not None else None)
 
     def searched(self, attack: str) -> Outcome:
         """Return the outcome of the run's own searches under an attack, without examples that others handed over."""
         outcome = self.outcome(attack)
-        if self._run is None:
+        if self.run is None:
             return outcome
         strengths = {attack: outcome.strengths.tolist()}
-        return self._run.table([attack], self.index, strengths, searched=True).outcome(attack)
+        return self.run.table([attack], self.index, strengths, searched=True).outcome(attack)
 
     def optimality(self, best_known: OutcomeTable) -> dict[str, float]:
         """Return the optimality of each attack in [0, 1], as AttackBench defines it, by the smallest examples known.
@@ -408,9 +404,9 @@ class Result(OutcomeTable, Tabular):
             UserError: an attack that the result does not have, or a run that kept no examples.
         """
         self.outcome(attack)
-        if self._run is None:
+        if self.run is None:
             raise UserError("This result has no adversarial examples; evaluate with keep_adversarial=True.")
-        return self._run.adversarial(attack, self.index if index is None else index)
+        return self.run.adversarial(attack, self.index if index is None else index)
 
 
 def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Result:
@@ -439,8 +435,8 @@ def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Resul
 
 def _last_name(cards: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the name that was said of a model last, or the title where a card has no name; None: neither was said."""
-    said = [card.get("name", card.get("title")) for card in cards]
-    return next((name for name in reversed(said) if isinstance(name, str) and name.strip()), None)
+    names = [card.get("name", card.get("title")) for card in cards]
+    return next((name for name in reversed(names) if isinstance(name, str) and name.strip()), None)
 
 
 class Results(Sequence[Result]):

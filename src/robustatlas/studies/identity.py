@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from robustatlas.attacks.suites import resolve_attacks
-from robustatlas.attacks.wanted import PERCEPTUAL, requested_attacks
+from robustatlas.attacks.suites import PERCEPTUAL, requested_attacks, resolve_attacks
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.files import parse_path
 from robustatlas.data import Dataset

@@ -228,7 +228,7 @@ def _accuracy_at_strength(
 def _ratio_statistic(
     name: str, kind: str, last: str, held: Held, judged: Result, trained_on: Mapping[str, float]
 ) -> SampleStatistic:
-    overall = statistics.against(judged, held.require())
+    overall = statistics.reference_statistics(judged, held.require())
     if name in overall:
         return overall[name]
     if name == "SC" or kind == "SC floor":

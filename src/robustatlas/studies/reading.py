@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.suites import resolve_attacks
-from robustatlas.attacks.wanted import requested_attacks
+from robustatlas.attacks.suites import requested_attacks, resolve_attacks
 from robustatlas.common.documents import validate
 from robustatlas.common.errors import UserError, unknown_name_error
 from robustatlas.common.files import parse_path, read_text

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import resolve_attacks, uar_attack
-from robustatlas.attacks.wanted import requested_attacks
+from robustatlas.attacks.suites import requested_attacks, resolve_attacks, uar_attack
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path, write_text
 from robustatlas.common.wording import list_names, pluralise

@@ -70,7 +70,7 @@ def model_source(store: Run) -> str:
 
 
 def load_run_model(store: Run, model: Classifier | nn.Module | Callable[[Tensor], Any] | str | None) -> Classifier:
-    """The model given, or the one that the run names."""
+    """Return the model that is given, or load the one that the run names."""
     model = model_source(store) if model is None else model
     if isinstance(model, str):
         return load_model(model)
@@ -80,7 +80,7 @@ def load_run_model(store: Run, model: Classifier | nn.Module | Callable[[Tensor]
 def samples_of_examples(
     store: Run, given: Examples, data: Dataset | tuple[Any, Any] | str | None
 ) -> tuple[ChosenSamples, NDArray[np.int64]]:
-    """The samples that the examples change, and the row of each example among them."""
+    """Return the samples that the examples change, and the row of each example among them."""
     if data is None or isinstance(data, str):
         data = load_dataset(data or store.identity.data.name)
     whole = choose_samples(data, None)
@@ -113,8 +113,9 @@ def records_to_support(
     attacks: str | Attack | Sequence[str | Attack] | None,
     first: Tensor,
 ) -> dict[str, tuple[AttackRecord, ThreatModel]]:
-    """Attack of the run -> its record, at all strengths that the run searched, and its threat model for data that begin
-    with ``first``."""
+    """Return attack of the run -> its record, at all strengths that the run searched, and its threat model for data
+    that begin with ``first``.
+    """
     searched: dict[str, list[AttackRecord]] = {}
     for record in store.records().values():
         if record.examples_source is None:
@@ -157,11 +158,11 @@ def records_to_support(
 
 
 def _as_searched(attack: Attack, searched: Mapping[str, Sequence[AttackRecord]]) -> Attack:
-    """An attack of the catalogue with the threat model that the run searched; another one as it is."""
+    """Return an attack of the catalogue with the threat model that the run searched; another one as it is."""
     ours = attack is catalogue().get(attack.name)
     return recorded_attack(attack.name, searched.get(attack.name, ())) if ours else attack
 
 
 def _as_recorded(threat: ThreatModel) -> Any:
-    """A threat model as a run's JSON gives it back."""
+    """Return a threat model as the JSON of a run gives it back."""
     return AttackRecord(name="threat", strengths=(1.0,), threat=to_plain_data(threat)).threat

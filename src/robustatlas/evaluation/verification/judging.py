@@ -69,7 +69,7 @@ class Judgement:
 
 
 def judge(case: Case, batch: int) -> Judgement:
-    """All examples of a case, ``batch`` at a time."""
+    """Judge all examples of a case, ``batch`` at a time."""
     clean = [_clean(case, part) for part in torch.split(torch.arange(len(case.work.labels)), batch)]
     prediction, clean_margin = (torch.cat(parts) for parts in zip(*clean, strict=True))
     pieces = [_judge_part(case, part, prediction) for part in torch.split(torch.arange(len(case.given)), batch)]
@@ -133,8 +133,9 @@ def _judge_part(case: Case, part: Tensor, clean_prediction: Tensor) -> Arrays:
 
 
 def _images_and_sizes(case: Case, part: Tensor, x: Tensor) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """The examples ``part`` of the samples ``x``: their images, sizes where they are given as theta, and whether that
-    is a point of its set."""
+    """Return the examples ``part`` of the samples ``x``: their images, sizes where they are given as theta, and whether
+    that is a point of its set.
+    """
     given, name = case.given, str(case.given.attack)
     if not given.theta or name not in case.wanted:
         assert given.images is not None  # what has no images has theta
@@ -160,7 +161,7 @@ def _shaped(images: NDArray[Any], x: Tensor) -> Tensor:
 
 
 def _theta(threat: ThreatModel, x: Tensor, leaves: Sequence[NDArray[Any]], attack: str) -> Any:
-    """The parameters as the set has them."""
+    """Return the parameters as the threat model has them."""
     like = threat.neutral(x)
     nodes, structure = pytree.tree_flatten(like, is_leaf=lambda node: isinstance(node, Fixed))
     if any(isinstance(node, Fixed) for node in nodes):

@@ -131,7 +131,7 @@ def verify(
           linf: the smallest known of 0 samples
           l2: the smallest known of 0 samples
     """
-    store = run._run if isinstance(run, Result) else Run.open(run)
+    store = run.run if isinstance(run, Result) else Run.open(run)
     if store is None:
         raise UserError("This result is not a run; give the folder of one, or what evaluate returned.")
     given = (
@@ -212,7 +212,7 @@ def enter(case: Case, judged: Judgement, batch: int) -> None:
 
 
 def accuracies_by_attack(case: Case) -> dict[str, NDArray[np.float64]]:
-    """Attack -> robust accuracy in percent at each of its strengths, as the run stands now."""
+    """Return attack -> robust accuracy in percent at each of its strengths, as the run stands now."""
     return {name: case.store.table([name]).outcome(name).accuracies() for name in case.wanted}
 
 

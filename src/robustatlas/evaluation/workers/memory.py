@@ -24,7 +24,7 @@ def hand_back() -> None:
 
 
 def hand_back_at_once() -> None:
-    """From now on, give every large piece of memory back to the machine as soon as it is freed.
+    """Give from now on every large piece of memory back to the machine as soon as it is freed.
 
     For processes of our own: the command line and its workers. The GNU C library does so of itself with pieces from 32
     MB on, once it has seen one. Pieces below it are laid side by side, where small ones that stay keep large ones from
@@ -39,7 +39,7 @@ def hand_back_at_once() -> None:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has taken so far."""
+    """Return the most memory that this process has taken so far, in bytes."""
     import resource  # of POSIX alone
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -59,7 +59,7 @@ def parse_share(given: str | tuple[int, int] | Share | None) -> Share:
 
 
 def share_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[Share, str] | None:
-    """The share that a batch system gives this process, and the variables that say so; None where none does.
+    """Return the share that a batch system gives this process, and the variables that say so; None where none does.
 
     A task of a Slurm array (whatever its first number and step), or a process of a group (RANK and WORLD_SIZE, as
     torchrun sets them).

@@ -30,7 +30,7 @@ class MatchedEntries:
 
     def select(self, mask: NDArray[np.bool_]) -> MatchedEntries:
         """Return the points where mask [K] is true."""
-        attacks = tuple(attack for attack, kept in zip(self.attacks, mask, strict=True) if kept)
+        attacks = tuple(attack for attack, is_selected in zip(self.attacks, mask, strict=True) if is_selected)
         return MatchedEntries(attacks, self.strengths[mask], self.accuracy[mask], self.reference[mask])
 
     def name(self, index: int) -> str:

@@ -85,7 +85,7 @@ class AttackFacts:
     queries: tuple[QuerySuccess, ...]
 
     @property
-    def never(self) -> int:
+    def unbroken_count(self) -> int:
         """Number of samples without an adversarial example."""
         return int(np.isinf(self.sizes).sum())
 

@@ -26,7 +26,7 @@ from robustatlas.outcomes.records import AttackRecord
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.ranks import rank_ranges, ranks
 from robustatlas.report.numbers.definitions import CONFIDENCE
-from robustatlas.report.numbers.plain import plain
+from robustatlas.report.numbers.plain import number_json
 from robustatlas.report.numbers.points import searched_from
 from robustatlas.report.numbers.statistics import intervals
 from robustatlas.results.result import Result
@@ -154,7 +154,7 @@ class Beside:
             "date": self.field.date,
             "attack": self.field.attack,
             "strength": self.field.strength,
-            "accuracy": plain(self.accuracy),
+            "accuracy": number_json(self.accuracy),
             "searched": self.searched,
             "union of": list(self.attacks),
             "place": None

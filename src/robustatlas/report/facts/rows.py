@@ -34,7 +34,7 @@ from robustatlas.report.numbers.headline import Headline, choose_headline, headl
 from robustatlas.report.numbers.number import MEDIAN, WORST, Number, Numbers
 from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
 from robustatlas.report.numbers.shared import subject_of
-from robustatlas.report.numbers.statistics import hypervolume_of, own_statistics
+from robustatlas.report.numbers.statistics import hypervolume_of, model_statistics
 from robustatlas.report.numbers.steadiness import stability
 from robustatlas.report.numbers.units import calibrations_of
 from robustatlas.results.result import Result
@@ -247,7 +247,7 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         doubts=held.doubts,
         constants=stability(judged, held, given.trained_on)[1] if held.complete and given.tells_training else {},
         worst=_worst_case(judged, held),
-        own={name: table.select(name)[0].value for name in own_statistics(judged)},
+        own={name: table.select(name)[0].value for name in model_statistics(judged)},
         certified=_certified(result, reference),
         invalid=result.invalid,
         headline=headline_of(table, choose_headline([judged])),

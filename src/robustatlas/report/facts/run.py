@@ -60,7 +60,7 @@ class ReferenceFacts:
         return self.held.reference.name
 
     @property
-    def what(self) -> str:
+    def subject(self) -> str:
         """Models that the reference is of, in words."""
         return against_what(self.held.reference, [self.held.name])
 
@@ -138,7 +138,7 @@ class RunFacts:
         return self.numbers.find(kinds.WORST)
 
     @property
-    def own(self) -> dict[str, Number]:
+    def model_numbers(self) -> dict[str, Number]:
         """Name -> number of the registry that the outcomes give by themselves, such as UA2."""
         return {number.what: number for number in self.numbers if number.what in self.own_names}
 
@@ -196,7 +196,7 @@ def facts_of(
         diagnosis=result.diagnosis,
         invalid=result.invalid,
         beside=field_places(result),
-        own_names=tuple(statistics.own_statistics(judged)),
+        own_names=tuple(statistics.model_statistics(judged)),
         certified=tuple(certified_of(result, numbers)),
         calibrations=calibrations_of(result.records.values()),
         headline=headline_of(table, choice),

@@ -11,7 +11,7 @@ from robustatlas.report.facts.certified import CertifiedFacts
 from robustatlas.report.facts.run import ReferenceFacts, RunFacts
 from robustatlas.report.numbers.headline import Headline
 from robustatlas.report.numbers.number import Number
-from robustatlas.report.numbers.plain import finite, plain
+from robustatlas.report.numbers.plain import finite, number_json
 
 
 def run_as_json(facts: RunFacts) -> dict[str, Any]:
@@ -24,11 +24,11 @@ def run_as_json(facts: RunFacts) -> dict[str, Any]:
         "samples": facts.samples,
         "provenance": dict(facts.provenance),
         "headline": first and _headline(first),
-        "clean accuracy": plain(facts.clean),
-        "clean rejected": plain(facts.rejected),
-        "average accuracy": plain(facts.average),
+        "clean accuracy": number_json(facts.clean),
+        "clean rejected": number_json(facts.rejected),
+        "average accuracy": number_json(facts.average),
         "worst case": facts.worst and _worst_case(facts.worst),
-        **{name: plain(number) for name, number in facts.own.items()},
+        **{name: number_json(number) for name, number in facts.model_numbers.items()},
         "breaks": weakest
         and {"attack": weakest.attack, "median size": finite(value_as_typed(weakest.attack, weakest.value))},
         "attacks": {attack.attack: _attack(attack) for attack in facts.attacks},
@@ -46,10 +46,10 @@ def run_as_json(facts: RunFacts) -> dict[str, Any]:
 
 def _headline(first: Headline) -> dict[str, Any]:
     numbers = [
-        {"attack": number.attack, "strengths": _strengths_as_typed(number), "accuracy": plain(number)}
+        {"attack": number.attack, "strengths": _strengths_as_typed(number), "accuracy": number_json(number)}
         for number in first.numbers
     ]
-    return {"accuracy": plain(first.leading), "is mean": first.is_mean, "numbers": numbers, "why": first.why}
+    return {"accuracy": number_json(first.leading), "is mean": first.is_mean, "numbers": numbers, "why": first.why}
 
 
 def _strengths_as_typed(number: Number) -> list[float]:
@@ -59,7 +59,7 @@ def _strengths_as_typed(number: Number) -> list[float]:
 def _worst_case(worst: Number) -> dict[str, Any]:
     return {
         "at": strengths_as_typed(worst.points),
-        "accuracy": plain(worst),
+        "accuracy": number_json(worst),
         "breaks alone": dict(worst.decided_by),
     }
 
@@ -71,18 +71,18 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
     return {
         "unit": unit_as_typed(facts.unit, attack=facts.attack),
         "strengths": sizes_as_typed(facts.strengths, facts.attack).tolist(),
-        "accuracy": None if facts.accuracy is None else [plain(entry) for entry in facts.accuracy],
+        "accuracy": None if facts.accuracy is None else [number_json(entry) for entry in facts.accuracy],
         "upper bound only at": list(facts.unsearched),
-        "typical accuracy": None if facts.typical is None else [plain(entry) for entry in facts.typical],
-        "average accuracy": plain(facts.average),
+        "typical accuracy": None if facts.typical is None else [number_json(entry) for entry in facts.typical],
+        "average accuracy": number_json(facts.average),
         "median size": quartiles[1],
         "quartiles": quartiles,
         "clean errors": facts.clean_errors,
-        "none found": facts.never,
+        "none found": facts.unbroken_count,
         "curve area": facts.area,
-        "AH": None if facts.frontier is None else plain(facts.frontier.volume),
+        "AH": None if facts.frontier is None else number_json(facts.frontier.volume),
         "AH is": None if facts.frontier is None else facts.frontier.word,
-        "against": {name: plain(number) for name, number in facts.against.items()},
+        "against": {name: number_json(number) for name, number in facts.against.items()},
         "own threat model": facts.own_threat,
         "forward": facts.forward,
         "backward": facts.backward,
@@ -94,7 +94,7 @@ def _attack(facts: AttackFacts) -> dict[str, Any]:
             {
                 "strength": value_as_typed(facts.attack, found.strength),
                 "queries": list(found.limits),
-                "broken": [*map(plain, found.success)],
+                "broken": [*map(number_json, found.success)],
             }
             for found in facts.queries
         ],
@@ -110,7 +110,7 @@ def _certified(facts: CertifiedFacts) -> dict[str, Any]:
         "of": held.of or None,
         "unit": unit_as_typed(facts.unit, attack=held.attack),
         "strengths": [value_as_typed(held.attack, strength) for strength in facts.strengths],
-        "robust accuracy, at least": [plain(entry) for entry in facts.accuracy],
+        "robust accuracy, at least": [number_json(entry) for entry in facts.accuracy],
         "median certified size": finite(value_as_typed(facts.held.attack, float(facts.curve.quantile(0.5)))),
         "closed": None if both is None else both.share_closed,
         "area between": None if both is None else both.area,
@@ -128,7 +128,7 @@ def _reference(facts: ReferenceFacts) -> dict[str, Any]:
         "name": facts.name,
         "complete": facts.complete,
         "about": facts.held.approximate,
-        "numbers": {name: plain(number) for name, number in facts.numbers.items()},
+        "numbers": {name: number_json(number) for name, number in facts.numbers.items()},
         "place": None if facts.place is None else asdict(facts.place),
         "notes": facts.held.notes(),
     }
@@ -139,6 +139,6 @@ def _reference(facts: ReferenceFacts) -> dict[str, Any]:
             "CR in": inside,
             "CR out": outside,
             "SC": {f"floor {floor:g}": constant.value for floor, constant in facts.training.stability.items()},
-            "SC interval": {f"floor {floor:g}": plain(one) for floor, one in facts.training.steadiness.items()},
+            "SC interval": {f"floor {floor:g}": number_json(one) for floor, one in facts.training.steadiness.items()},
         }
     return found

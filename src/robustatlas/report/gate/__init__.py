@@ -6,10 +6,10 @@ from robustatlas.report.gate.requirements import Judged, Requirement
 from robustatlas.report.gate.verdict import (
     Check,
     Decision,
-    asks_for_verdict,
     check_against,
     check_requirements,
     check_verdict,
+    is_about_diagnosis,
     overall_sentence,
 )
 
@@ -19,10 +19,10 @@ __all__ = [
     "Decision",
     "Judged",
     "Requirement",
-    "asks_for_verdict",
     "check",
     "check_against",
     "check_requirements",
     "check_verdict",
+    "is_about_diagnosis",
     "overall_sentence",
 ]

@@ -11,10 +11,10 @@ from robustatlas.report.facts.run import facts_of
 from robustatlas.report.gate.requirements import Judged, Requirement
 from robustatlas.report.gate.verdict import (
     Check,
-    asks_for_verdict,
     check_against,
     check_requirements,
     check_verdict,
+    is_about_diagnosis,
 )
 from robustatlas.report.numbers.against import choose_reference, hold_against
 from robustatlas.results.result import Result, load_result
@@ -61,7 +61,7 @@ def check(
             f"{result.path or result.name} is not finished; run the same evaluation again, and only what is missing is "
             "computed."
         )
-    verdicts = [text for text in require if asks_for_verdict(text)]
+    verdicts = [text for text in require if is_about_diagnosis(text)]
     worst_at = read_strengths(union or {})
     bounds = [replace(Requirement.parse(text), union=worst_at) for text in require if text not in verdicts]
     checks = [check_verdict(text, result, bounds) for text in verdicts]

@@ -53,23 +53,23 @@ class Requirement:
             raise UserError(f"--require {shorten(repr(text))} is not understood; {FORMS}.")
         return cls(text.strip(), found[1], ">=" if found[2] == ">=" else "<=", bound)
 
-    def met_by(self, number: Interval, judged: Judged = "interval") -> bool:
+    def is_met_by(self, number: Interval, judged: Judged = "interval") -> bool:
         """Return True if the whole interval of ``number`` (or its value alone) keeps the bound."""
         if self.sign == ">=":
             return (number.low if judged == "interval" else number.value) >= self.bound
         return (number.high if judged == "interval" else number.value) <= self.bound
 
-    def broken_by(self, number: Interval) -> bool:
+    def is_broken_by(self, number: Interval) -> bool:
         """Return True if the whole interval of ``number`` breaks the bound."""
         return number.high < self.bound if self.sign == ">=" else number.low > self.bound
 
     @property
-    def counts_samples(self) -> bool:
+    def is_share(self) -> bool:
         """True if its number is a share of the samples."""
         return "@" in self.what or self.what in ("clean", "union")
 
 
-def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Number:
+def required_number(requirement: Requirement, result: Result, facts: RunFacts) -> Number:
     """Return the row that a requirement is about; its value is the end that the requirement has to fear.
 
     What a run did not search may lie as low as the searched strengths and the certificates leave it, and as high as
@@ -82,7 +82,7 @@ def number_of(requirement: Requirement, result: Result, facts: RunFacts) -> Numb
 def _least_and_most(requirement: Requirement, result: Result, facts: RunFacts) -> LeastAndMost:
     what = requirement.what
     _check_bound(requirement, result)
-    points = points_of(requirement) or (facts.worst.points if what == "union" and facts.worst else {})
+    points = required_points(requirement) or (facts.worst.points if what == "union" and facts.worst else {})
     if points:
         for attack, strength in points.items():
             if not result.outcome(attack).monotone:
@@ -99,7 +99,7 @@ def _row(requirement: Requirement, result: Result, facts: RunFacts) -> Number:
     """Return the row of the table that a requirement names."""
     what, table = requirement.what, facts.numbers
     kind, _, attack = what.partition("-")
-    named, against = {written(name): name for name in facts.own}, _against()
+    named, against = {number_name(name): name for name in facts.model_numbers}, _ratio_names()
     if what.startswith(_TYPICAL) and "@" in what:
         attack, _, strength = what.removeprefix(_TYPICAL).partition("@")
         result.outcome(attack)  # which raises where it was not evaluated
@@ -123,7 +123,7 @@ def _row(requirement: Requirement, result: Result, facts: RunFacts) -> Number:
     return found
 
 
-def why_unsearched(number: Number, result: Result) -> str:
+def unsearched_reason(number: Number, result: Result) -> str:
     """Return why a number is known as an interval only, and what to run; empty if all that it rests on was searched."""
     if number.what == kinds.MEDIAN:
         is_nested = result.outcome(number.attack).monotone
@@ -134,12 +134,12 @@ def why_unsearched(number: Number, result: Result) -> str:
     return f"as {describe_unsearched(points)}; run: {command_to_search(points)}" if points else ""
 
 
-def points_of(requirement: Requirement) -> dict[str, float]:
+def required_points(requirement: Requirement) -> dict[str, float]:
     """Return attack -> strength of a requirement on robust accuracy at one point, or under several attacks at once.
 
     It is empty for other numbers.
 
-    >>> points_of(Requirement.parse("linf@0.1,l2@1/2>=40"))
+    >>> required_points(Requirement.parse("linf@0.1,l2@1/2>=40"))
     {'linf': 0.1, 'l2': 0.5}
     """
     if requirement.what == "union":
@@ -158,12 +158,12 @@ def points_of(requirement: Requirement) -> dict[str, float]:
     return found
 
 
-def strengths_of(requirement: Requirement, result: Result) -> list[tuple[str, float]]:
+def required_strengths(requirement: Requirement, result: Result) -> list[tuple[str, float]]:
     """Return the attacks and strengths that a required number is computed from.
 
     For a strength between two that were evaluated both are returned.
     """
-    what, points = requirement.what, points_of(requirement)
+    what, points = requirement.what, required_points(requirement)
     if what.startswith(_TYPICAL) and "@" in what:
         attack, _, asked = what.removeprefix(_TYPICAL).partition("@")
         points = {attack: read_strength(asked, attack)}
@@ -192,28 +192,29 @@ def _percentages(result: Result) -> set[str]:
     """Return how numbers of the registry that are in percent are asked for."""
     known = {name: metric for name, metric in METRICS.load_usable().items() if metric.heading.endswith("%")}
     own = {
-        written(name)
+        number_name(name)
         for metric in known.values()
         if metric.of_model
         for name in metric.of_model(result.select_judged())
     }
-    return own | {asked for asked, name in _against().items() if name in known}
+    return own | {asked for asked, name in _ratio_names().items() if name in known}
 
 
-def written(name: str) -> str:
+def number_name(name: str) -> str:
     """Return how a number of the registry is asked for.
 
-    >>> written("UA2 medium")
+    >>> number_name("UA2 medium")
     'ua2-medium'
     """
     return name.lower().replace(" ", "-")
 
 
-def _against() -> dict[str, str]:
+def _ratio_names() -> dict[str, str]:
     """Return how numbers against a reference are asked for -> their names in the registry."""
-    return {written(metric.name): metric.name for metric in reference_metrics()} | {"cr": "CR ind-avg", "uar": "mUAR"}
+    names = [metric.name for metric in reference_metrics()]
+    return {number_name(name): name for name in names} | {"cr": "CR ind-avg", "uar": "mUAR"}
 
 
 def is_against_reference(requirement: Requirement) -> bool:
     """Return True if the number of a requirement is a ratio to a reference."""
-    return requirement.what in _against()
+    return requirement.what in _ratio_names()

@@ -22,9 +22,9 @@ from robustatlas.report.gate.requirements import (
     Judged,
     Requirement,
     is_against_reference,
-    number_of,
-    strengths_of,
-    why_unsearched,
+    required_number,
+    required_strengths,
+    unsearched_reason,
 )
 from robustatlas.report.numbers.definitions import CONFIDENCE, SIGNIFICANCE
 from robustatlas.report.numbers.drops import Drop, drops_between
@@ -55,7 +55,7 @@ class Check:
         return self.decision is Decision.KEPT
 
 
-def decision_of(is_kept: bool) -> Decision:
+def decide(is_kept: bool) -> Decision:
     """Return the decision on something that is kept or not."""
     return Decision.KEPT if is_kept else Decision.NOT_KEPT
 
@@ -82,14 +82,14 @@ def check_requirements(
 
 
 def _check_requirement(requirement: Requirement, result: Result, facts: RunFacts, judged: Judged) -> Check:
-    number = number_of(requirement, result, facts)
+    number = required_number(requirement, result, facts)
     decision = _decision(requirement, number, judged)
     why = masked_shares(result, number.at)
     if why:
         # An upper bound below a required least value breaks the requirement; it proves nothing else.
         broken = requirement.sign == ">=" and decision is Decision.NOT_KEPT
         decision = Decision.NOT_KEPT if broken else Decision.NOT_DECIDED
-    doubt = why_unsearched(number, result)
+    doubt = unsearched_reason(number, result)
     said = _describe_interval(requirement, number, doubt, decision) if doubt and not why else ""
     said = said or _describe(requirement, number, why, decision, result.samples)
     doubts = facts.reference.held.doubts if facts.reference and is_against_reference(requirement) else ()
@@ -98,22 +98,23 @@ def _check_requirement(requirement: Requirement, result: Result, facts: RunFacts
 
 def _decision(requirement: Requirement, number: Interval, judged: Judged) -> Decision:
     if judged == "value":
-        return decision_of(requirement.met_by(number, "value"))
-    if requirement.met_by(number):
+        return decide(requirement.is_met_by(number, "value"))
+    if requirement.is_met_by(number):
         return Decision.KEPT
-    return Decision.NOT_KEPT if requirement.broken_by(number) else Decision.NOT_DECIDED
+    return Decision.NOT_KEPT if requirement.is_broken_by(number) else Decision.NOT_DECIDED
 
 
 def _describe_interval(requirement: Requirement, number: Interval, doubt: str, decision: Decision) -> str:
-    """Describe a number that was not searched, as far as it is known; `doubt`: see `why_unsearched`."""
-    low, high = _written(number.low), _written(number.high)
+    """Describe a number that was not searched, as far as it is known; `doubt`: see `unsearched_reason`."""
+    low, high = _number_text(number.low), _number_text(number.high)
     return f"{requirement.what} is between {low} and {high}, {doubt}; {_bound(requirement)} is {decision.value}."
 
 
 def _describe(
     requirement: Requirement, number: Interval, why: Mapping[str, float], decision: Decision, samples: int
 ) -> str:
-    said = f"{requirement.what} is {_written(number.value)} ({_written(number.low)} to {_written(number.high)})"
+    value, low, high = map(_number_text, (number.value, number.low, number.high))
+    said = f"{requirement.what} is {value} ({low} to {high})"
     if why:
         return f"{said}, {MASKED}, which proves nothing. {masked_reason(why)}"
     if decision is Decision.NOT_DECIDED:
@@ -127,7 +128,7 @@ def _bound(requirement: Requirement) -> str:
     return f"{requirement.sign} {requirement.bound:g}"
 
 
-def _written(value: float) -> str:
+def _number_text(value: float) -> str:
     """Write a number of a run, or "never" for the size at which something never happens."""
     return "never" if math.isinf(value) else f"{value:.4g}"
 
@@ -166,7 +167,7 @@ def _check_drops(name: str, drops: Sequence[Drop], shared: Shared, max_drop: flo
         f"{name} {_change_in_words(worst.points)}{at} on {shared.samples} images "
         f"(right only now {worst.only_new}, only before {worst.only_old}; p = {worst.p_value:.2g}){more}."
     )
-    return Check(f"{name} against {shared.labels[1]}", decision_of(not too_far), said)
+    return Check(f"{name} against {shared.labels[1]}", decide(not too_far), said)
 
 
 def _untested_sentence(attack: str, which: Sequence[Result]) -> str:
@@ -184,10 +185,10 @@ def _change_in_words(drop: float) -> str:
 _FORM = re.compile(r"\s*diagnosis\s*=\s*([^=]*?)\s*")
 
 
-def asks_for_verdict(text: str) -> bool:
+def is_about_diagnosis(text: str) -> bool:
     """Return True if a requirement is about the diagnosis.
 
-    >>> asks_for_verdict("diagnosis=sound"), asks_for_verdict("clean>=90")
+    >>> is_about_diagnosis("diagnosis=sound"), is_about_diagnosis("clean>=90")
     (True, False)
     """
     return _FORM.fullmatch(text) is not None
@@ -210,7 +211,7 @@ def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ())
             Decision.NOT_DECIDED,
             "The run was not diagnosed; run 'robustatlas diagnose' on it, or evaluate it again.",
         )
-    if diagnosis.verdict == wanted == "sound" and (unseen := _unseen(result, bounds)):
+    if diagnosis.verdict == wanted == "sound" and (unseen := _unchecked_strengths(result, bounds)):
         where = list_names([f"{attack} at {format_strength(strength, attack=attack)}" for attack, strength in unseen])
         return Check(
             text,
@@ -219,13 +220,13 @@ def check_verdict(text: str, result: Result, bounds: Sequence[Requirement] = ())
             "on the run. "
             f"{diagnosis.sentence}",
         )
-    return Check(text, decision_of(diagnosis.verdict == wanted), diagnosis.sentence)
+    return Check(text, decide(diagnosis.verdict == wanted), diagnosis.sentence)
 
 
-def _unseen(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, float]]:
+def _unchecked_strengths(result: Result, bounds: Sequence[Requirement]) -> list[tuple[str, float]]:
     """The attacks by gradients and required strengths whose searches were not looked at where they ended."""
     by_gradients = {record.name for record in result.records.values() if record.gradient is not None}
-    named = [entry for bound in bounds for entry in strengths_of(bound, result)]
+    named = [entry for bound in bounds for entry in required_strengths(bound, result)]
     everything = [(attack, strength) for attack in result.attacks for strength in result.distances(attack).tolist()]
     looked_at = result.diagnosis.checked_strengths if result.diagnosis is not None else {}
     return [
@@ -257,10 +258,10 @@ def samples_to_decide(requirement: Requirement, number: Interval, samples: int) 
 
 def _would_decide(requirement: Requirement, number: Interval, samples: int, count: int) -> bool:
     """Return True if `count` samples would do: exactly for a share, else as intervals shrink with their root."""
-    if requirement.counts_samples:
+    if requirement.is_share:
         low, high = proportion_bounds(number.value / 100 * count, count, CONFIDENCE)
     else:
         shrunk = (samples / count) ** 0.5
         low, high = (number.value + shrunk * (end - number.value) for end in (number.low, number.high))
     found = Interval(number.value, float(low), float(high), number.confidence)
-    return requirement.met_by(found) or requirement.broken_by(found)
+    return requirement.is_met_by(found) or requirement.is_broken_by(found)

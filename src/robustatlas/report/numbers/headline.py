@@ -76,7 +76,7 @@ class Headline:
         return headline_label(self.leading)
 
     @property
-    def brief_name(self) -> str:
+    def abbreviated_name(self) -> str:
         """Name of the leading number where there is room for few letters."""
         attacks = self.leading.attacks
         over = f"{len(attacks)} attacks" if len(attacks) > 1 else attack_label(attacks[0]).label

@@ -149,7 +149,7 @@ def numbers_on_shared(
     functions |= {volume_label(a): mean_statistic(100 * one.per_sample, 100.0) for a, one in volumes.items()}
     if held is not None:
         numbers |= rows_against(table, held)
-        functions |= statistics.against(table, held)
+        functions |= statistics.reference_statistics(table, held)
     return ModelNumbers(table, volumes, numbers, functions)
 
 

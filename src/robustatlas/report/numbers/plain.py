@@ -5,7 +5,7 @@ import math
 from robustatlas.metrics.intervals import Interval
 
 
-def plain(interval: Interval | None) -> dict[str, float | None] | None:
+def number_json(interval: Interval | None) -> dict[str, float | None] | None:
     """Return a number with its ends."""
     if interval is None:
         return None

@@ -119,7 +119,7 @@ class _Brief:
             unjudged={attack: result.index[outcome.unjudged] for attack, outcome in result.outcomes.items()},
         )
 
-    def judged_strengths(self, index: Integers) -> dict[str, list[float]]:
+    def strengths_of_samples(self, index: Integers) -> dict[str, list[float]]:
         """Attack -> its strengths, of the attacks that say it of all samples ``index``."""
         return {a: grid for a, grid in self.strengths.items() if not np.isin(index, self.unjudged[a]).any()}
 
@@ -149,7 +149,7 @@ def shared_of_runs(results: Sequence[Result], names: Sequence[str] | None = None
         raise UserError(differ)
     index = shared_index(names, [(brief.index, brief.labels) for brief in briefs])
     unlike = attack_differences(subjects)
-    common = common_points(brief.judged_strengths(index) for brief in briefs)
+    common = common_points(brief.strengths_of_samples(index) for brief in briefs)
     grid = {attack: strengths for attack, strengths in common.items() if attack not in unlike}
     if not grid:
         why = "".join(f" {refusal_to_compare(attack, how)}" for attack, how in unlike.items())

@@ -87,7 +87,7 @@ def measures_of(table: OutcomeTable, worst_at: Mapping[str, float] | None = None
     if worst_at and (len(worst_at) > 1 or len(worst_at) < len(grids)):
         worst = share_statistic(table.survivors_at_distances(worst_at))
         found[kinds.WORST] = Measure(kinds.WORST, {attack: (at,) for attack, at in worst_at.items()}, worst)
-    found |= {name: Measure(name, grids, one) for name, one in own_statistics(table).items()}
+    found |= {name: Measure(name, grids, one) for name, one in model_statistics(table).items()}
     return found | {
         mean_label(attack): Measure(kinds.MEAN_OF_ATTACK, {attack: grid}, accuracies.average([attack]))
         for attack, grid in grids.items()
@@ -104,7 +104,7 @@ def strengths_of(table: OutcomeTable) -> dict[str, tuple[float, ...]]:
     return {attack: tuple(table.distances(attack).tolist()) for attack in table.attacks}
 
 
-def own_statistics(table: OutcomeTable) -> dict[str, SampleStatistic]:
+def model_statistics(table: OutcomeTable) -> dict[str, SampleStatistic]:
     """Return every number of the registry that a model's outcomes give by themselves, such as UA2."""
     found: dict[str, SampleStatistic] = {}
     for metric in model_metrics():
@@ -113,7 +113,7 @@ def own_statistics(table: OutcomeTable) -> dict[str, SampleStatistic]:
     return found
 
 
-def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
+def reference_statistics(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
     """Return every metric that the ranked points of a reference give, by the registry's names."""
     if not held.ranked:
         return {}
@@ -128,7 +128,7 @@ def against(table: OutcomeTable, held: Held) -> dict[str, SampleStatistic]:
 def measures_against(table: OutcomeTable, held: Held) -> dict[str, Measure]:
     """Return the numbers that a reference gives over all its ranked attacks."""
     ranked = {attack: tuple(strengths) for attack, strengths in held.ranked.items()}
-    return {name: Measure(name, ranked, statistic) for name, statistic in against(table, held).items()}
+    return {name: Measure(name, ranked, statistic) for name, statistic in reference_statistics(table, held).items()}
 
 
 def attack_measures_against(table: OutcomeTable, held: Held) -> dict[str, Measure]:

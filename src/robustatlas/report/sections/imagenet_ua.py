@@ -9,7 +9,7 @@ from robustatlas.results.result import Result
 
 
 def _body(results: Sequence[Result], facts: Sequence[RunFacts]) -> str:
-    told = [run for run in facts if run.own]
+    told = [run for run in facts if run.model_numbers]
     return pages.render("imagenet_ua.html", runs=told) if told else ""
 
 
