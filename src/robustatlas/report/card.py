@@ -147,9 +147,8 @@ def _words(run: RunFacts) -> str:
     first = run.headline
     known = "no attack was searched at every strength"
     if first:
-        known = (
-            f"{first.explained() if first.is_mean else first.abbreviated_name} {number_text(first.leading, unit='%')}"
-        )
+        name = first.explained() if first.is_mean else first.abbreviated_name
+        known = f"{name} {number_text(first.leading, unit='%')}"
     attacks = [f"{attack_label(attack.attack).label}: {_median_words(attack.median)}" for attack in run.attacks]
     proved = [
         f"{attack_label(attack).label}: half proved {range_words(attack)} {format_size(half, attack=attack)}"
