@@ -107,6 +107,7 @@ def write_training_page(folder: str | Path) -> Path:
         "training.html",
         title=f"Training of {place.name}",
         styles=[pages.inline("base.css")],
+        scripts=[pages.inline("page.js")],
         drawing=Markup(svg[svg.index("<svg") :]),
         about=_context(card),
         warnings=[*card.warnings],
