@@ -77,6 +77,7 @@ __all__ = [
 ]
 
 WHERE["Result.card"] = "robustatlas.report.card:card_of_result"
+WHERE["Result._repr_html_"] = "robustatlas.report.notebook:result_html"
 
 _HOME = {
     "AttackInfo": "attacks.definition",

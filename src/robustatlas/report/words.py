@@ -322,15 +322,15 @@ def _gap(standings: Standings, contest: Contest) -> str:
 
 
 def rule_of_differences(pairs: int) -> str:
-    """Return when a model is called ahead of another one, in one sentence, for a number of pairs of models.
+    """Return when a model is called ahead of another one, for a number of pairs of models.
 
     >>> rule_of_differences(1)
-    'A model is ahead where the p-value on the same images is below 0.05, and the 95 % interval excludes 0 there alone.'
+    'A model is ahead where its p-value on the same images is below 0.05, which is where the interval excludes 0.'
     """
-    corrected = f", both corrected for {pairs} pairs (Bonferroni), for each number by itself" if pairs > 1 else ""
+    corrected = f" Both are corrected for {pairs} pairs (Bonferroni), for each number by itself." if pairs > 1 else ""
     return (
-        "A model is ahead where the p-value on the same images is below 0.05, and the 95 % interval excludes 0 there "
-        f"alone{corrected}."
+        "A model is ahead where its p-value on the same images is below 0.05, which is where the interval excludes 0."
+        f"{corrected}"
     )
 
 

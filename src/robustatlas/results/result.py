@@ -306,6 +306,7 @@ class Result(OutcomeTable, Tabular):
         return replace(RobustnessCurve.from_outcome(self.outcome(attack)), model=self.name)
 
     card = Bound()
+    _repr_html_ = Bound()
 
     def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
         """Return how often a randomised model misclassifies each sample's smallest example, in percent of fresh draws.

@@ -169,7 +169,7 @@ class Corruptions(Accuracies):
     """Mean accuracy over the severities of each common corruption, a row for each corruption, and a map of corruptions
     by severities for each model, of its first training."""
 
-    caption = "Figure of each model: its first training; a strip for each corruption, from severity 1 at the left to 5."
+    caption = "Figure of each model: its first training; a strip for each corruption, a column for each severity."
 
     def make(self, done: Finished, folder: Path) -> Made:
         models = self.selected_models(done.study)
