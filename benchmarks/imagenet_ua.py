@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import robustatlas as ra
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.optimizers.pgd import PGD
 from threats import subjects
 
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--output", type=Path, default=Path("imagenet_ua.json"))
     asked = parser.parse_args()
-    both = zip(attacks_of(SUITES, sides=SMALL), attacks_of(SUITES, "paper", SMALL), strict=True)
+    both = zip(resolve_attacks(SUITES, sides=SMALL), resolve_attacks(SUITES, "paper", SMALL), strict=True)
     pairs = {s.name: {"default": s, "published": published_on_sound_sets(s, p)} for s, p in both}
     attacks = asked.attacks.split(",") if asked.attacks else list(pairs)
     asked.kept.mkdir(parents=True, exist_ok=True)

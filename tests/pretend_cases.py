@@ -22,7 +22,7 @@ from helpers_core import FEW, brief
 from host_waits import Waits, waiting
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.common.host import SYNC_INTERVAL, sync_every
 from robustatlas.engine import loop
 from robustatlas.models.defenses import BitDepthReduction, Defended
@@ -192,7 +192,7 @@ def further(attack: str) -> Both:
 def behind_a_defense() -> Both:
     def answers(device: str) -> Arrays:
         given = MODELS["defended"](device)
-        suite = [brief(attack, attack.strengths[:2]) for attack in attacks_of("input-transformation")]
+        suite = [brief(attack, attack.strengths[:2]) for attack in resolve_attacks("input-transformation")]
         return columns(ra.evaluate(given, samples(given, 3), suite, progress=False))
 
     return on_both(answers)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import brief
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE
 
 SUITES = ("imagenet-ua", "imagenet-ua-extra")
@@ -28,7 +28,7 @@ def setting(channels: int = 3, count: int = 5) -> tuple[nn.Module, tuple[Tensor,
 
 
 def shortened(names: tuple[str, ...], protocol: Any = "default") -> list[ra.Attack]:
-    attacks = attacks_of(SUITES, protocol, SIDES)
+    attacks = resolve_attacks(SUITES, protocol, SIDES)
     return [brief(attack, most={"steps": 2}) for attack in attacks if attack.name.removeprefix("ua-") in names]
 
 
@@ -57,7 +57,7 @@ def test_at_the_levels_the_default_finds_as_much_for_half_of_the_published_passe
     net, data = setting(count=2)
     names = ("ua-hsv", "ua-prison")
     default, published = (
-        [attack for attack in attacks_of(SUITES, protocol, SIDES) if attack.name in names]
+        [attack for attack in resolve_attacks(SUITES, protocol, SIDES) if attack.name in names]
         for protocol in ("default", "paper")
     )
     published = [
@@ -78,9 +78,9 @@ def test_names_mean_what_fits_the_images() -> None:
     attack = "ua-gabor"
     result = ra.evaluate(net, data, attack, search="every", strengths={attack: [0.02]}, progress=False, effort="low")
     assert result.attacks == (attack,)
-    (named,) = attacks_of(attack, sides=SIDES)
+    (named,) = resolve_attacks(attack, sides=SIDES)
     assert set(CIFAR10["gabor"]) < set(named.strengths)
-    suite = attacks_of("imagenet-ua", sides=SIDES)
+    suite = resolve_attacks("imagenet-ua", sides=SIDES)
     assert {attack.name: attack.strengths[2] for attack in suite}["ua-snow"] == 25.0
     assert [attack.name for attack in suite] == [f"ua-{name}" for name in CORE]
 

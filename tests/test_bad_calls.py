@@ -171,7 +171,7 @@ CALLS: list[tuple[str, Callable[[], Any]]] = [
     ("sizes", lambda: ra.Result.from_arrays([0], [0], {"linf": [-1.0]}, {"linf": [0.1]})),
     ("l7", lambda: ra.compose("linf", "l7")),
     ("strengths", lambda: ra.compose("linf", "l2", strengths=[0.1])),
-    ("not valid", lambda: attack_named("corruption-fog").searched_by("descent")),
+    ("not valid", lambda: attack_named("corruption-fog").choose_search("descent")),
 ]
 
 

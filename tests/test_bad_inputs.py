@@ -10,9 +10,9 @@ import pytest
 import robustatlas as ra
 from bad_inputs import contents
 from command_line import entered
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.attacks.wanted import requested_attacks
-from robustatlas.cli._options import parse_statistic, parse_strength_of, parse_strengths
+from robustatlas.cli._options import parse_attack_strengths, parse_statistic, parse_strengths
 from robustatlas.models.settings import parse_settings
 from robustatlas.outcomes.merge import merge
 from robustatlas.report.facts.rows import read_about
@@ -235,7 +235,7 @@ def test_data(here: Path, name: str, named: str) -> None:
 
 @pytest.mark.parametrize(("name", "named"), ATTACKS)
 def test_attacks(here: Path, name: str, named: str) -> None:
-    _raise_sentence(lambda: attacks_of(requested_attacks([name], "default", None), "default"), named, here)
+    _raise_sentence(lambda: resolve_attacks(requested_attacks([name], "default", None), "default"), named, here)
 
 
 @pytest.mark.parametrize(("features", "named"), FEATURES)
@@ -250,7 +250,7 @@ def test_strengths(here: Path, text: str, named: str) -> None:
 
 @pytest.mark.parametrize("text", ["linf", "linf=0", "linf=8/0", "linf=1,linf=2"])
 def test_strengths_of_one_option(here: Path, text: str) -> None:
-    _raise_sentence(lambda: parse_strength_of([text], "--union"), "--union", here)
+    _raise_sentence(lambda: parse_attack_strengths([text], "--union"), "--union", here)
 
 
 @pytest.mark.parametrize("text", ["grey", "0.5,", "nan", "1/0"])

@@ -14,7 +14,7 @@ import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import attack_named, catalogue
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.common.noise import Noise
 from robustatlas.metrics import change_of_slope, envelope
 from robustatlas.optimizers.pgd import PGD
@@ -89,7 +89,7 @@ def test_every_published_set_that_is_not_nested_is_judged_strength_by_strength(n
     assert all(attack.searches == ("bisection", "every") for attack in attacks)
     together = check_one_by_one(network, images, attacks, search="every")
     assert all(not outcome.monotone for outcome in together.outcomes.values())
-    for attack in attacks_of("uar-imagenet100", "paper"):
+    for attack in resolve_attacks("uar-imagenet100", "paper"):
         if not attack.nested:
             assert attack.searches == ("every",)  # UAR evaluates at six strengths, and never bisects
 

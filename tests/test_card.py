@@ -105,9 +105,9 @@ def test_what_is_proved_is_solid() -> None:
     linf, l2 = card_of(run, facts, REFERENCE).strips
     assert linf.certified == pytest.approx(0.005 / (2 * (0.01 + 0.01 * 25 / 30))) and l2.certified is None
     assert "half proved up to 0.005" in linf.words and "proved" not in l2.words
-    drawn = card([run], "none")
+    drawn = card(run, "none")
     assert "line below: half proved" in drawn.svg() and "L1: half proved up to 3, not attacked" in str(drawn)
-    assert "proved" not in card([result()], REFERENCE).svg()
+    assert "proved" not in card(result(), REFERENCE).svg()
 
 
 def test_its_numbers_are_those_of_every_other_page() -> None:

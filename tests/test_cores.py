@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import robustatlas as ra
 from robustatlas.evaluation import cores as measured
 from robustatlas.evaluation.completion import WorthOfWorkers
-from robustatlas.evaluation.cores import Cores, cores_for
+from robustatlas.evaluation.cores import Cores, choose_cores
 from robustatlas.evaluation.evaluating import evaluate_request
 from robustatlas.evaluation.memory import bytes_kept
 from robustatlas.evaluation.request import Request
@@ -162,7 +162,7 @@ def test_threads_are_those_that_were_faster(slow: int, two_threads: None) -> Non
             time.sleep(0.3 if torch.get_num_threads() == slow else 0.01)
             return super().forward(x)
 
-    found = cores_for(classifier(Slow()), ra.load_dataset("digits").rows)
+    found = choose_cores(classifier(Slow()), ra.load_dataset("digits").rows)
     assert (found.count, found.threads) == (2, 3 - slow) and (found.speedup > 2) == (slow == 1)
     with found.limit_threads():
         assert torch.get_num_threads() == 3 - slow
@@ -178,7 +178,7 @@ def test_the_number_of_threads_of_the_caller_is_restored(two_threads: None) -> N
             return super().forward(x)
 
     with pytest.raises(ra.UserError, match="not possible"):
-        cores_for(classifier(), ra.load_dataset("digits").rows, threads=0)
+        choose_cores(classifier(), ra.load_dataset("digits").rows, threads=0)
     ra.evaluate(Watching(), digits_images(4, torch.float64), "linf", progress=False)
     assert seen <= {1, 2} and torch.get_num_threads() == 2
 
@@ -190,7 +190,7 @@ def test_who_can_only_be_asked_is_not_asked_for_its_pace() -> None:
         asked.append(len(x))
         return x.flatten(1)[:, :10].detach()
 
-    cores_for(Classifier(answer, knowledge="scores"), ra.load_dataset("digits").rows)
+    choose_cores(Classifier(answer, knowledge="scores"), ra.load_dataset("digits").rows)
     assert not asked
 
 
@@ -201,4 +201,4 @@ def test_a_network_without_memory_for_the_measure_is_not_measured(two_threads: N
                 raise torch.OutOfMemoryError("out of memory")
             return super().forward(x)
 
-    assert cores_for(classifier(Small()), ra.load_dataset("digits").rows) == Cores(1, threads=2, speedup=1.0)
+    assert choose_cores(classifier(Small()), ra.load_dataset("digits").rows) == Cores(1, threads=2, speedup=1.0)

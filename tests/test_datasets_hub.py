@@ -58,11 +58,11 @@ def test_pickled_cifar_is_read(folder: Path, name: str, protocol: Any) -> None:
     given = {"data": flat(), key: LABELS, "batch_label": "testing", "filenames": ["a.png"] * 6}
     content = by_python_2(flat(), LABELS, key.encode()) if protocol == "Python 2" else pickle.dumps(given, protocol)
     (folder / place / file).write_bytes(content)
-    with pytest.warns(ra.errors.RobustnessWarning, match="CIFAR"):
+    with pytest.warns(ra.RobustnessWarning, match="CIFAR"):
         data = ra.load_dataset(name)
     np.testing.assert_array_equal((data.images * 255).round().numpy(), IMAGES)
     assert data.labels.tolist() == LABELS and len(data.classes) == (10 if name == "cifar10" else 100)
-    with pytest.warns(ra.errors.RobustnessWarning, match="not the file"):
+    with pytest.warns(ra.RobustnessWarning, match="not the file"):
         assert ra.load_dataset(folder / place).name == name
     with pytest.raises(ra.UserError, match="is a folder; give imagefolder:"):
         ra.load_dataset(folder)

@@ -12,7 +12,6 @@ from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.common.errors import UserError
 from robustatlas.common.noise import Noise
 from robustatlas.data import load_dataset
-from robustatlas.models import load_model
 from robustatlas.models.classifier.backward import Backward, going_back
 from robustatlas.models.defenses import (
     BitDepthReduction,
@@ -23,6 +22,7 @@ from robustatlas.models.defenses import (
     Transformation,
     detection_threshold,
 )
+from robustatlas.models.loading import load_model
 from robustatlas.models.objectives import margin_of
 from robustatlas.optimizers.crafting import craft
 from robustatlas.optimizers.pgd import PGD

@@ -21,7 +21,7 @@ from robustatlas.checks.diagnosis import Diagnosis
 from robustatlas.checks.indicators import INDICATORS, DiagnosedSamples, Indicator, Measurement
 from robustatlas.checks.verdict import EXCLUDED, FEW
 from robustatlas.common.noise import Noise
-from robustatlas.evaluation.reading import question_of, readings_of
+from robustatlas.evaluation.reading import diagnosis_request, read_indicators
 from robustatlas.evaluation.samples import choose_samples
 from robustatlas.models.architectures import digits_cnn
 from robustatlas.models.sources.functions import object_named
@@ -169,7 +169,9 @@ def test_what_is_read_does_not_depend_on_batch_or_order() -> None:
 
     def read(samples: Any, batch: int) -> DiagnosisRecord:
         with model.evaluating():
-            return readings_of(model, question_of(choose_samples(DATA, samples), [attack], plans, 0, batch, 40))
+            return read_indicators(
+                model, diagnosis_request(choose_samples(DATA, samples), [attack], plans, 0, batch, 40)
+            )
 
     first, second = read(60, 60), read(np.random.default_rng(1).permutation(60), 7)
     assert first.index == second.index

@@ -81,10 +81,9 @@ def found_of(job: Chunk, seconds: float) -> ChunkResult:
     """Some outcome of a job that took so many seconds a sample."""
     count = len(job.index)
     columns = {
-        name: np.zeros((count, len(STRENGTHS))[:dimensions], kind)
-        for name, (kind, dimensions) in OUTCOME_COLUMNS.items()
+        name: np.zeros(column.shape(count, len(STRENGTHS)), column.kind) for name, column in OUTCOME_COLUMNS.items()
     }
-    samples = {name: np.zeros(count, kind) for name, (kind, _) in SAMPLE_COLUMNS.items()}
+    samples = {name: np.zeros(count, column.kind) for name, column in SAMPLE_COLUMNS.items()}
     index = {"index": job.index}
     return ChunkResult(columns | index, samples | index, None, {}, seconds * count, 256)
 

@@ -21,9 +21,9 @@ from robustatlas.report.facts import choose_reference, facts_of, fitting_referen
 from robustatlas.report.facts.field import BENCHMARKED, field_places
 from robustatlas.report.facts.rows import run_row
 from robustatlas.report.facts.run_json import run_as_json
-from robustatlas.report.facts.units import unit_of
 from robustatlas.report.numbers.of_several import numbers_of_several, numbers_on_shared
 from robustatlas.report.numbers.shared import distinct_names
+from robustatlas.report.numbers.units import unit_of
 from robustatlas.results.result import Result, Results, load_result
 from robustatlas.threats.corruption import CORRUPTIONS
 

@@ -99,7 +99,7 @@ def test_the_interval_is_the_exact_one() -> None:
 def test_a_model_without_gradients_keeps_no_bound(tmp_path: Path) -> None:
     net = ra.load_model("builtin:digits-linf").net
     masked = ra.Classifier(net, prepare=lambda x: (x * 4).round() / 4)
-    with pytest.warns(ra.errors.RobustnessWarning):
+    with pytest.warns(ra.RobustnessWarning):
         found = ra.evaluate(masked, ra.load_dataset("digits"), "linf", strengths={"linf": [0.2]}, samples=20)
     assert found.accuracies().values("linf")[0] >= 90
     check = verdict("linf@0.2>=10", found)

@@ -22,7 +22,7 @@ from robustatlas.metrics.bootstrap import bootstrap_replicates
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable, DataRecord, Identity, ModelRecord
 from robustatlas.report.facts import facts_of
-from robustatlas.report.facts.groups import groups_of
+from robustatlas.report.numbers.groups import groups_of
 from robustatlas.results.result import Result
 
 GRID = {"linf": [0.1, 0.2]}
@@ -78,7 +78,7 @@ def test_a_group_of_one_has_the_intervals_of_its_run():
     expected = {
         "clean accuracy": facts.clean,
         "average accuracy": facts.average,
-        "linf@0.2": facts.attacks[0].accuracy[-1],
+        "L∞ at 0.2": facts.attacks[0].accuracy[-1],
     }
     expected |= {name: facts.reference.numbers[name] for name in ("CR ind-avg", "mUAR")}
     expected |= {"UAR linf": facts.attacks[0].against["UAR"]}
@@ -115,12 +115,12 @@ def test_groups_are_the_numbers_of_their_runs():
         robust = [run.outcome("linf").accuracies()[-1] for run in runs]
         volumes = [100 * adversarial_hypervolume(run.outcome("linf").margins).mean for run in runs]
         found = groups.numbers[name]
-        assert found["linf@0.2"].values == pytest.approx(robust)
-        assert found["linf@0.2"].std == pytest.approx(np.std(robust, ddof=1))
+        assert found["L∞ at 0.2"].values == pytest.approx(robust)
+        assert found["L∞ at 0.2"].std == pytest.approx(np.std(robust, ddof=1))
         assert found["hypervolume linf, x 100"].values == pytest.approx(volumes, abs=1e-4)
     (tests,) = groups.tests().values()
-    assert tests["linf@0.2"].p_value == pytest.approx(0.2)  # 2 of the 10 ways to choose two of five
-    assert tests["linf@0.2"].effect == -1
+    assert tests["L∞ at 0.2"].p_value == pytest.approx(0.2)  # 2 of the 10 ways to choose two of five
+    assert tests["L∞ at 0.2"].effect == -1
 
 
 def test_a_reference_holds_for_groups_too():
@@ -138,7 +138,7 @@ def test_groups_on_the_command_line(tmp_path: Path):
     args = ["compare", "--group", f"a={tmp_path}/a-*", "--group", f"b={tmp_path}/b-*"]
     told = entered(*args, "--explain", columns=160).out
     values = [training(1, seed).outcome("linf").accuracies()[-1] for seed in (1, 2, 3)]
-    row = next(line for line in told.splitlines() if line.strip().startswith("linf@0.2"))
+    row = next(line for line in told.splitlines() if line.strip().startswith("L∞ at 0.2"))
     assert f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" in row
     assert "3 trainings" in told
     assert "a against b" in told

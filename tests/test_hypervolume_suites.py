@@ -10,7 +10,7 @@ from torch import nn
 
 import robustatlas as ra
 from command_line import entered
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.metrics import adversarial_hypervolume, normalised_cross_entropy
 from robustatlas.models.classifier.rejection import logits_of_confidence
 from robustatlas.optimizers.apgd import APGD
@@ -37,14 +37,14 @@ def linear(classes: int = 2) -> tuple[nn.Module, Any]:
 )
 def test_levels_and_attack_are_those_of_the_paper(suite: str, levels: dict[str, float]) -> None:
     """Section V-A: 20 steps, ten equal intervals up to 8/255 (linf) and 0.5 (l2), 4/255 on ImageNet."""
-    attacks = {attack.name: attack for attack in attacks_of(suite, "paper")}
+    attacks = {attack.name: attack for attack in resolve_attacks(suite, "paper")}
     assert {name: attack.strengths[-1] for name, attack in attacks.items()} == pytest.approx(levels)
     for attack in attacks.values():
         np.testing.assert_allclose(attack.strengths, attack.strengths[-1] * np.arange(1, 11) / 10, rtol=1e-6)
         assert attack.searches == ("every",)
         (run,) = attack.plan("every").runs
         assert (run.optimizer, run.objective) == (APGD(steps=20), "probability-margin")
-    assert [attack.searches[0] for attack in attacks_of(suite)] == ["frontier"] * len(levels)
+    assert [attack.searches[0] for attack in resolve_attacks(suite)] == ["frontier"] * len(levels)
 
 
 @pytest.mark.parametrize("how", [{"protocol": "paper"}, {"search": "every"}])

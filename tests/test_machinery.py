@@ -335,7 +335,7 @@ def test_an_ensemble_by_vmap_is_attacked_as_one_by_one() -> None:
     ]
     one, other = (result.outcome("linf") for result in found)
     np.testing.assert_allclose(one.minimal_size, other.minimal_size, rtol=0.02)
-    assert (one.true_size is None) == (other.true_size is None)
+    assert (one.true_gradient_size is None) == (other.true_gradient_size is None)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rich.console import Console
 import robustatlas
 import run_files
 from command_line import entered
-from robustatlas.cli._options import parse_strength_of
+from robustatlas.cli._options import parse_attack_strengths
 from robustatlas.cli.compare import compare
 from robustatlas.cli.distances import distances
 from robustatlas.cli.show import load_facts, print_facts
@@ -131,10 +131,10 @@ def test_union_at_chosen_strengths(runs):
     alive = 100 * np.mean((result.minimal_strength("linf") > 0.03) & (result.minimal_strength("l2") > 0.5))
     assert f"union accuracy {alive:.1f} (" in " ".join(text.split())
     assert "L∞ at 0.03 and L2 at 0.5" in " ".join(text.split())
-    assert parse_strength_of(["linf=8/255, l2=0.5"], "--union") == {"linf": 8 / 255, "l2": 0.5}
+    assert parse_attack_strengths(["linf=8/255, l2=0.5"], "--union") == {"linf": 8 / 255, "l2": 0.5}
     for wrong in ("linf", "linf=x", "linf=1/0", "linf=-1", "linf=1,linf=2", "=1", "", "linf=nan"):
         with pytest.raises(UserError, match="--union"):
-            parse_strength_of([wrong], "--union")
+            parse_attack_strengths([wrong], "--union")
     with pytest.raises(UserError, match="fog"):
         printed(result, union={"fog": 1.0})
     with pytest.raises(UserError, match="linf"):

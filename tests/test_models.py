@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from robustatlas import Classifier
 from robustatlas.common.errors import UserError
 from robustatlas.data import load_dataset
-from robustatlas.models import BUILTIN_MODELS, load_model, parse_settings
 from robustatlas.models.architectures import digits_cnn, resnet32, small_cnn
+from robustatlas.models.builtin import BUILTIN_MODELS
 from robustatlas.models.classifier import ModelIdentity
+from robustatlas.models.loading import load_model
+from robustatlas.models.settings import parse_settings
 
 MODELS = """
 from __future__ import annotations

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from helpers_core import brief
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.optimizers.pgd_search import PGDSearch
 
 QUIET: dict[str, Any] = {"progress": False, "diagnose": False}
@@ -52,7 +52,7 @@ def test_it_finds_what_the_method_finds() -> None:
     net = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 3)).double()
     x = torch.rand(12, 6, dtype=torch.float64)
     labels = net(x).argmax(1)
-    (attack, _) = attacks_of("robustness-curves")
+    (attack, _) = resolve_attacks("robustness-curves")
     few = attack.with_runs(lambda run: replace(run, optimizer=PGDSearch(inner_steps=10, rounds=6)))
     found = ra.evaluate(net, (x, labels), [few], **QUIET).outcome("linf").minimal_size
     expected = [by_hand(net, image, int(label), 10, 6) for image, label in zip(x, labels, strict=True)]
@@ -69,7 +69,7 @@ def test_the_suite_measures_curves_of_linear_networks() -> None:
     margin = (net(x)[:, 0] - net(x)[:, 1]).detach().double().abs()
     near = (margin / weight.abs().sum() < 0.3).numpy()
     assert near.sum() > 4
-    suite = [brief(attack, attack.strengths, {"inner_steps": 200}) for attack in attacks_of("robustness-curves")]
+    suite = [brief(attack, attack.strengths, {"inner_steps": 200}) for attack in resolve_attacks("robustness-curves")]
     result = ra.evaluate(net, (x[near], labels[near]), suite, **QUIET)
     for name, dual in (("linf", weight.abs().sum()), ("l2", weight.norm())):
         sizes = result.outcome(name).minimal_size

@@ -116,7 +116,7 @@ def setting(threat: ThreatModel, strength: float) -> tuple[Classifier, Problem]:
     labels = model.logits(x).argmax(1)
     epsilon = strength * torch.tensor([0.5, 1.0, 0.7], dtype=x.dtype)
     noise = Noise.for_samples(0, torch.arange(3), "contract")
-    return model, Problem(threat.bound_to(model), x, labels, torch.full_like(labels, -1), epsilon, noise)
+    return model, Problem(threat.for_model(model), x, labels, torch.full_like(labels, -1), epsilon, noise)
 
 
 def trajectory(

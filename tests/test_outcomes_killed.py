@@ -13,7 +13,7 @@ import torch
 import robustatlas as ra
 from helpers_core import brief
 from robustatlas.attacks.catalogue import catalogue
-from robustatlas.models import load_model
+from robustatlas.models.loading import load_model
 from robustatlas.outcomes import Run
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,6 +33,22 @@ def test_accuracies_by_hand() -> None:
 
 def test_a_size_equal_to_a_strength_is_within_it() -> None:
     np.testing.assert_array_equal(made_up([0.1, 0.2, 0.3]).minimal_strength("linf"), GRID)
+
+
+def test_an_outcome_holds_sizes_as_they_are_recorded() -> None:
+    outcome = made_up([0.05, 0.25]).outcome("linf")
+    with pytest.raises(UserError, match="by rounding"):
+        replace(outcome, minimal_size=np.array([0.05, 0.2 * (1 + 1e-7)]))
+
+
+def test_parts_of_an_outcome_are_parts_of_each_of_its_arrays() -> None:
+    whole = replace(made_up([0.05, 0.15, 0.25]).outcome("linf"), queries=np.arange(9).reshape(3, 3))
+    part = whole.select(np.array([2, 0])).restrict([0.1, 0.3])
+    np.testing.assert_array_equal(part.queries, [[6, 8], [0, 2]])
+    np.testing.assert_array_equal(part.minimal_size, [0.25, 0.05])
+    assert part.margins.shape == part.fooled.shape == (2, 2)
+    with pytest.raises(UserError, match="queries of 'linf' must have shape"):
+        replace(whole, queries=np.arange(6).reshape(2, 3))
 
 
 def test_a_size_above_a_strength_by_rounding_is_that_strength_everywhere() -> None:

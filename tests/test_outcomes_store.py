@@ -7,12 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from pydantic import ValidationError
 
 import outcomes_examples as examples
 from outcomes_examples import assert_same, key, part_of
 from robustatlas.common.errors import UserError
 from robustatlas.outcomes import AttackRecord, Run, merge
-from robustatlas.outcomes.base import parse
+from robustatlas.outcomes.base import deciding_fields, parse
+from robustatlas.outcomes.certified import CertificateRecord
+from robustatlas.outcomes.records import GradientRecord
 from robustatlas.outcomes.tables import OUTCOME_COLUMNS, SAMPLE_COLUMNS, read_abouts, read_parquet, write_parquet
 from robustatlas.results.result import load_result
 
@@ -174,6 +177,60 @@ def test_records_survive_json(protocol: dict[str, object]) -> None:
     assert parse(AttackRecord, record.to_json(), "file").key == record.key
     changed = record.model_copy(update={"strengths": (0.2,)})
     assert changed.key == AttackRecord.model_validate_json(changed.to_json()).key != record.key
+
+
+RECORD = AttackRecord(
+    name="linf",
+    strengths=(0.1, 0.2),
+    threat={"kind": "Linf", "box": [0, float("inf")]},
+    protocol={"search": "descent", "seed": 3},
+)
+GRADIENT = GradientRecord(at=(0, 4), ways={"own": ((1.0, 0.25), ())}, within=0.05, kinks=(0.5,), without=0.25)
+CERTIFICATE = CertificateRecord(
+    name="linf", method="crown", version=2, settings={"iterations": 3}, threat={"kind": "Linf"}, box=False
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "changes", "fingerprint"),
+    [
+        (RECORD, {}, "585907e9b499"),
+        (RECORD, {"gradient": GRADIENT}, "c62e2a702f6d"),
+        (RECORD, {"gradient": GRADIENT, "monotone": False}, "66d7663aded5"),
+        (CERTIFICATE, {}, "520655c794dc"),
+    ],
+)
+def test_fingerprints_of_stored_runs_stay_what_they_are(
+    record: AttackRecord | CertificateRecord, changes: dict[str, object], fingerprint: str
+) -> None:
+    assert record.model_copy(update=changes).fingerprint == fingerprint
+
+
+@pytest.mark.parametrize(
+    ("record", "described"),
+    [
+        (RECORD, {"unit": "u", "source": "s", "note": "n", "calibrated": "c", "effort": "high", "runs": ("one",)}),
+        (RECORD, {"counterpart": "pgd", "largest": 1.0}),
+        (CERTIFICATE, {"of": "smoothed", "strengths": (0.1,), "unit": "u", "source": "s"}),
+    ],
+)
+def test_descriptions_leave_the_fingerprint_as_it_is(
+    record: AttackRecord | CertificateRecord, described: dict[str, object]
+) -> None:
+    assert record.model_copy(update=described).fingerprint == record.fingerprint
+
+
+def test_a_field_without_a_role_is_refused() -> None:
+    class Extended(AttackRecord):
+        moment: float = 0.9
+
+    with pytest.raises(TypeError, match="moment"):
+        deciding_fields(Extended)
+
+
+def test_a_copy_of_a_record_is_checked() -> None:
+    with pytest.raises(ValidationError, match="increasing order"):
+        RECORD.model_copy(update={"strengths": (0.2, 0.1)})
 
 
 def test_a_newer_run_is_not_begun_again(tmp_path: Path) -> None:

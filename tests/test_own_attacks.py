@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import robustatlas as ra
 from robustatlas.attacks.catalogue import ATTACKS, attack_named
-from robustatlas.attacks.counterparts import counterpart_of
+from robustatlas.attacks.counterparts import counterpart_name
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.metrics.references import Defense, Reference
 from robustatlas.outcomes import AccuracyTable
@@ -82,12 +82,12 @@ def test_whose_an_attack_is():
         "zoom",
         "square-linf",
     ):
-        assert counterpart_of(attack_named(name)) == "", name
-    assert counterpart_of(replace(attack_named("linf"), name="mine")) == "linf"
-    assert counterpart_of(attack_named("other")) == "linf"
-    assert counterpart_of(ra.external(idle, "l2")) == "l2"
-    assert counterpart_of(ra.external(idle, "linf", name="linf")) == "linf"
-    assert counterpart_of(replace(attack_named("linf"), name="mine", threat=Bright())) == ""  # a set of its own
+        assert counterpart_name(attack_named(name)) == "", name
+    assert counterpart_name(replace(attack_named("linf"), name="mine")) == "linf"
+    assert counterpart_name(attack_named("other")) == "linf"
+    assert counterpart_name(ra.external(idle, "l2")) == "l2"
+    assert counterpart_name(ra.external(idle, "linf", name="linf")) == "linf"
+    assert counterpart_name(replace(attack_named("linf"), name="mine", threat=Bright())) == ""  # a set of its own
 
 
 def test_a_weak_attack_is_found_out_by_ours(model: ra.Classifier) -> None:

@@ -21,8 +21,8 @@ from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.search import SEARCHES, search_named
 from robustatlas.attacks.search.descent import Descent
 from robustatlas.attacks.search.rules import Rule
-from robustatlas.attacks.suites import WAYS_BACK, attacks_of
-from robustatlas.attacks.table import rows_of
+from robustatlas.attacks.suites import WAYS_BACK, resolve_attacks
+from robustatlas.attacks.table import plan_rows
 from robustatlas.common.noise import Noise
 from robustatlas.engine.numerics import NUMERICS, Numerics
 from robustatlas.evaluation.chunks import Chunk, ChunkSettings
@@ -48,7 +48,7 @@ def test_no_search_of_the_suite_for_transformations_sees_a_flat_gradient(norm: s
     net = ra.load_model("builtin:digits-linf").net
     model = ra.Classifier(nn.Sequential(BitDepthReduction(3, backward="true"), net).eval())
     data, found = ra.load_dataset("digits").take(8), {}
-    (attack,) = (each for each in attacks_of("input-transformation") if each.name == norm)
+    (attack,) = (each for each in resolve_attacks("input-transformation") if each.name == norm)
     for search in ("descent", "frontier"):
         result = ra.evaluate(model, data, attack, search=search, strengths={norm: strengths}, progress=False)
         found[search] = result.accuracies().values(norm)
@@ -56,7 +56,7 @@ def test_no_search_of_the_suite_for_transformations_sees_a_flat_gradient(norm: s
 
 
 def test_every_run_of_the_suite_for_transformations_has_a_way_back() -> None:
-    for attack in attacks_of("input-transformation"):
+    for attack in resolve_attacks("input-transformation"):
         for search, plan in plans_of(attack).items():
             ascending = [run for run in plan.runs if run.optimizer.needs_gradient]
             assert ascending and all(run.backward not in (None, "true") for run in ascending), (attack.name, search)
@@ -396,7 +396,7 @@ class Said(Progress):
 def test_the_table_of_a_plan_names_each_run_and_rule_of_each_effort(name: str) -> None:
     attack = attack_named(name)
     for search in attack.searches:
-        rows = rows_of(attack, search)
+        rows = plan_rows(attack, search)
         for place, effort in enumerate(("low", "default", "high")):
             plan = scale_effort(attack, effort).plan(search)
             told = [row.cells[place] for row in rows if row.cells[place]]
@@ -418,15 +418,15 @@ def test_no_sample_on_which_all_comes_to_nothing_takes_more_passes_than_are_told
     for name in ("linf", "l1", "cw-l2") if search != "frontier" else ("linf", "l1"):
         attack = brief(attack_named(name))
         result = ra.evaluate(net, data, attack, search=search, effort=effort, progress=False)
-        (most,) = (row.cells[0] for row in rows_of(attack, search, 3, (effort,)) if not row.role)
+        (most,) = (row.cells[0] for row in plan_rows(attack, search, 3, (effort,)) if not row.role)
         assert np.isinf(result.minimal_size(name)).all()
         outcome = result.outcome(name)
         assert (outcome.forward + outcome.backward).max() <= int(most.replace(",", "")) + 1, "one clean pass"
 
 
 def test_margins_behind_a_transformation_are_searched_by_every_way_back() -> None:
-    plain = {attack.name: attack for attack in attacks_of("hypervolume")}
-    for attack in attacks_of("hypervolume-input-transformation"):
+    plain = {attack.name: attack for attack in resolve_attacks("hypervolume")}
+    for attack in resolve_attacks("hypervolume-input-transformation"):
         ways = {run.backward for run in attack.plan("frontier").runs if run.optimizer.needs_gradient}
         assert ways == set(WAYS_BACK)
         assert attack.strengths == plain[attack.name].strengths

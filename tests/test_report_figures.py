@@ -1,7 +1,6 @@
 """Figures for notebooks and papers."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -89,13 +88,14 @@ def test_lines_differ_without_colour() -> None:
 
 
 def test_a_model_looks_the_same_in_every_figure() -> None:
-    mine, other = replace(A, model="0123"), replace(B, model="4567")
+    mine, other = RobustnessCurve(A.minimal_sizes, "linf", model="0123"), RobustnessCurve(B.minimal_sizes, model="4567")
     alone = plot_curves(mine).lines[0]
     together = plot_curves({"other": other, "renamed": mine}).lines[1]
     (style,) = model_styles(["0123"])
     for line in (alone, together, plot_two_sided(TwoSided(mine, mine, 0.05)).lines[0]):
         assert (line.get_color(), line.get_marker()) == (style.colour, style.marker)
-    attacks = plot_curves([mine, replace(A, model="0123", attack="l2")]).lines  # one model: told apart by attack
+    same_model = [mine, RobustnessCurve(A.minimal_sizes, "l2", model="0123")]  # told apart by the attack
+    attacks = plot_curves(same_model).lines
     assert attacks[0].get_color() != attacks[1].get_color()
 
 
@@ -155,7 +155,7 @@ def test_figures_can_be_saved(tmp_path: Path, ending: str) -> None:
 
 
 def test_a_panel_for_each_attack_under_one_legend(tmp_path: Path) -> None:
-    other = replace(A, attack="l2", unit="length")
+    other = RobustnessCurve(A.minimal_sizes, attack="l2", unit="length")
     figure = plot_panels({"linf": {"a": A, "b": B}, "l2": {"a": other}}, up_to={"linf": 0.04})
     first, second = figure.axes
     assert (first.get_title(), second.get_title()) == ("L∞", "L2")
@@ -214,7 +214,10 @@ HISTORY = [
 
 def all_figures() -> dict[str, list[Axes]]:
     """Every figure, with long numbers and many lines."""
-    many = {f"a model with a name, number {number}": replace(A, model=str(number)) for number in range(6)}
+    many = {
+        f"a model with a name, number {number}": RobustnessCurve(A.minimal_sizes, "linf", model=str(number))
+        for number in range(6)
+    }
     points = np.array([[epoch, 50.0, 40.0, 60.0] for epoch in range(1, 31)])
     small = RobustnessCurve(0.000123 * np.arange(1, 9), attack="linf", unit=UNIT)
     return {

@@ -28,7 +28,7 @@ from helpers_core import digits_images
 from processes import alive, driver
 from robustatlas.attacks.definition import Attack, AttackRun
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.workers.share import share_of, share_of_environment
+from robustatlas.evaluation.workers.share import parse_share, share_of_environment
 from robustatlas.optimizers.pgd import PGD
 from robustatlas.outcomes import Run, merge
 from robustatlas.outcomes.locks import part_lock
@@ -103,7 +103,7 @@ def computed_twice(run: Path) -> int:
 def test_parts_exclude_each_other_where_they_have_samples_in_common(
     tmp_path: Path, one: tuple[int, int], other: tuple[int, int], overlap: bool
 ) -> None:
-    both = share_of(one).mask(12) & share_of(other).mask(12)
+    both = parse_share(one).mask(12) & parse_share(other).mask(12)
     assert both.any() == overlap, "what is expected here is what samples say"
     with part_lock(tmp_path, *one):
         if overlap:
@@ -173,13 +173,13 @@ def test_a_command_on_a_run_that_is_worked_on_is_refused(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("given", "samples"), [("1/3", [1, 4, 7]), ((0, 4), [0, 4]), (None, list(range(8)))])
 def test_shares(given: Any, samples: list[int]) -> None:
-    assert np.flatnonzero(share_of(given).mask(8)).tolist() == samples
+    assert np.flatnonzero(parse_share(given).mask(8)).tolist() == samples
 
 
 @pytest.mark.parametrize("given", ["3/3", "a/b", "1", (2, 1), "-1/2", 5])
 def test_impossible_shares(given: Any) -> None:
     with pytest.raises(ra.UserError, match="expected I/N"):
-        share_of(given)
+        parse_share(given)
 
 
 ARRAY = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_STEP": "2"}

@@ -14,7 +14,7 @@ from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import AttackRun, grid
 from robustatlas.attacks.search.frontier import FrontierSearch
 from robustatlas.attacks.search.plan import Plan
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.common.wording import UPPER_BOUND
 from robustatlas.metrics import adversarial_hypervolume
 from robustatlas.models.defenses import BitDepthReduction, Defended
@@ -69,7 +69,7 @@ def test_it_is_below_every_other_search_and_a_long_ascent_at_each_strength(digit
 
 def test_the_suite_takes_it_and_other_searches_are_called_an_upper_bound(digits, tmp_path: Path) -> None:
     model, data = digits
-    assert [attack.searched_by(None) for attack in attacks_of("hypervolume")] == ["frontier", "frontier"]
+    assert [attack.choose_search(None) for attack in resolve_attacks("hypervolume")] == ["frontier", "frontier"]
     linf = catalogue()["linf"]
     brief = replace(with_plan(linf, "every", AttackRun(APGD(5), "margin")), strengths=grid(0.06, 3))
     words = {}
@@ -86,7 +86,7 @@ def test_the_suite_takes_it_and_other_searches_are_called_an_upper_bound(digits,
 def test_published_attacks_by_themselves_and_sets_that_are_not_nested_do_not_offer_it() -> None:
     for name, reason in (("pgd-linf", "no runs"), ("square-l2", "no runs"), ("corruption-fog", "not nested")):
         with pytest.raises(ra.UserError, match=f"'frontier' is not valid for '{name}': .*{reason}"):
-            catalogue()[name].searched_by("frontier")
+            catalogue()[name].choose_search("frontier")
 
 
 def test_each_strength_that_is_open_is_visited_once_a_round_down_down_and_up() -> None:

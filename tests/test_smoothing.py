@@ -241,13 +241,13 @@ def test_a_network_without_relus_is_searched_as_if_none_were_smoothed():
     assert record.key == next(iter(plain.records.values())).key
     assert not any("smoothed" in run for run in record.runs) and record.gradient.kinks == ()
     assert usual.passes("l2") == plain.passes("l2")
-    assert usual.outcome("l2").true_size is None
+    assert usual.outcome("l2").true_gradient_size is None
 
 
 def test_what_smoothed_runs_found_is_told():
     net = relu_net()
     _, result = sizes_of(net, digits_said_by(net, 24))
     outcome = result.outcome("l2")
-    assert outcome.true_size is not None and (outcome.true_size >= outcome.minimal_size).all()
+    assert outcome.true_gradient_size is not None and (outcome.true_gradient_size >= outcome.minimal_size).all()
     assert any("through smoothed ReLUs" in kind for kind in outcome.counts_by_run())
     assert set(outcome.kinds) == {run_in_words(run) for run in attack_named("l2").plan("descent").runs}

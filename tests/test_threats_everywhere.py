@@ -21,7 +21,7 @@ def on(device: str, attack: Attack) -> Attack:
         return attack
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 30 * 30, 5)).to(device)
-    return replace(attack, threat=attack.threat.bound_to(Classifier(network)))
+    return replace(attack, threat=attack.threat.for_model(Classifier(network)))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.imagenet_ua import ENTRIES
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.common.bundle import Fixed, gradient, require_gradient
 from robustatlas.metrics.references.imagenet_ua import CIFAR10, CORE, EXTRA, IMAGENET
 from robustatlas.optimizers.pgd import PGD
@@ -321,9 +321,9 @@ def test_pictures_to_mix_in_must_fit() -> None:
 def test_levels_are_those_of_the_size_of_the_images() -> None:
     for suite, names in (("imagenet-ua", CORE), ("imagenet-ua-extra", EXTRA)):
         for sides, levels in (((224, 224), IMAGENET), ((32, 32), CIFAR10)):
-            paper = {attack.name: attack.strengths for attack in attacks_of(suite, "paper", sides)}
+            paper = {attack.name: attack.strengths for attack in resolve_attacks(suite, "paper", sides)}
             assert paper == {f"ua-{name}": levels[name] for name in names}
-    sound = {attack.name: attack.strengths for attack in attacks_of("imagenet-ua", sides=(32, 32))}
+    sound = {attack.name: attack.strengths for attack in resolve_attacks("imagenet-ua", sides=(32, 32))}
     assert sound["ua-snow"] == (9.0, 16.0, 25.0)
 
 
@@ -343,7 +343,7 @@ def test_the_published_protocol_takes_the_published_steps() -> None:
     fbm throws one away."""
     for suite, large, small in (("imagenet-ua", 740, 400), ("imagenet-ua-extra", 489, 389)):
         for sides, total in (((224, 224), large), ((32, 32), small)):
-            attacks = attacks_of(suite, "paper", sides)
+            attacks = resolve_attacks(suite, "paper", sides)
             assert sum(attack.runs[0].optimizer.steps for attack in attacks) == total
             assert all(isinstance(attack.runs[0].optimizer, PGD) and attack.judges_last for attack in attacks)
 

@@ -66,7 +66,7 @@ def resnet(channels: int = 3, dtype: torch.dtype = torch.float32) -> Classifier:
 
 
 def lpips(channels: int = 3, dtype: torch.dtype = torch.float32, kind: type[Perceptual] = Perceptual) -> Perceptual:
-    return kind().bound_to(resnet(channels, dtype))
+    return kind().for_model(resnet(channels, dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -235,10 +235,10 @@ def test_missing_weights_and_unknown_architectures():
 
 
 def test_without_features_the_error_says_what_to_do():
-    with pytest.raises(UserError, match="bound_to"):
+    with pytest.raises(UserError, match="for_model"):
         Perceptual().check(images())
     given = lpips()
-    assert given.bound_to(resnet()) is given
+    assert given.for_model(resnet()) is given
 
 
 def run(optimizer, threat: Perceptual, x: Tensor, labels: Tensor, epsilon: Tensor) -> tuple[list[Tensor], list[Tensor]]:

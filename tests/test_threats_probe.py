@@ -29,7 +29,7 @@ def model() -> Classifier:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_every_attack_of_the_catalogue_passes(attack, model):
-    threat, x = attack.threat.bound_to(model), images(side=32)
+    threat, x = attack.threat.for_model(model), images(side=32)
     nested = attack.nested and not attack.judges_last
     assert probe(threat, x, attack.strengths, nested=nested, contains_clean=attack.contains_clean) == []
 

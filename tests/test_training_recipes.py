@@ -242,7 +242,7 @@ def test_ascending_strengths() -> None:
 def test_pat() -> None:
     net, b = network(), batch()
     recipe = recipe_named("pat", {"lpips": 0.5}, STEPS)
-    bound = recipe.against[0].threat.bound_to(Classifier(net))
+    bound = recipe.against[0].threat.for_model(Classifier(net))
     recipe = replace(recipe, against=(replace(recipe.against[0], threat=bound),))
 
     def phi(x: Tensor) -> Tensor:
@@ -275,7 +275,7 @@ def test_variation_on_pat() -> None:
     """Fast-LPA's examples as in test_pat, and a pair in the perceptual set."""
     net, b = network(), batch()
     plain = recipe_named("pat", {"lpips": 0.5}, STEPS)
-    bound = plain.against[0].threat.bound_to(Classifier(net))
+    bound = plain.against[0].threat.for_model(Classifier(net))
     examples = replace(plain, against=(replace(plain.against[0], threat=bound),)).update(net, b, {}).loss
     recipe = recipe_named("variation", {"lpips": 0.5}, STEPS, base="pat")
     opponent = replace(recipe.against[0], threat=bound)

@@ -12,7 +12,7 @@ import robustatlas as ra
 from command_line import entered
 from robustatlas.attacks.catalogue import attack_named
 from robustatlas.attacks.definition import ProtocolName
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.results.result import Result
 from robustatlas.training.calibration import calibrate
 
@@ -32,7 +32,7 @@ def _printed(table: str) -> dict[str, list[float]]:
 @pytest.mark.parametrize("protocol", ["default", "paper"])
 def test_the_core_is_the_five_of_the_paper_at_its_strengths(protocol: ProtocolName) -> None:
     """Kang et al. 2019, section 4, and table 1."""
-    attacks = {attack.name: attack for attack in attacks_of("uar-core", protocol)}
+    attacks = {attack.name: attack for attack in resolve_attacks("uar-core", protocol)}
     assert tuple(attacks) == CORE
     for name, strengths in _printed("table1_imagenet100").items():
         assert attacks[name].strengths == pytest.approx(strengths), name
@@ -42,7 +42,7 @@ def test_the_core_is_the_five_of_the_paper_at_its_strengths(protocol: ProtocolNa
 @pytest.mark.parametrize("protocol", ["default", "paper"])
 def test_the_core_on_cifar10(protocol: ProtocolName) -> None:
     """Table 3 has three of them; the others are marked as ours."""
-    attacks = {attack.name: attack for attack in attacks_of("uar-core-cifar10", protocol)}
+    attacks = {attack.name: attack for attack in resolve_attacks("uar-core-cifar10", protocol)}
     printed = _printed("table3_cifar10")
     assert tuple(attacks) == CORE
     assert tuple(printed) == ("linf", "l1", "elastic")
@@ -50,7 +50,7 @@ def test_the_core_on_cifar10(protocol: ProtocolName) -> None:
         ours = name in OURS
         assert attack.strengths == pytest.approx(CALIBRATED["strengths"][name] if ours else printed[name]), name
         assert attack.about.calibrated == ("calibrated here, not by the authors of UAR" if ours else "")
-        assert attack.runs == attacks_of("uar-core", protocol)[CORE.index(name)].runs
+        assert attack.runs == resolve_attacks("uar-core", protocol)[CORE.index(name)].runs
 
 
 @pytest.mark.parametrize("attack", OURS)
@@ -68,7 +68,7 @@ def test_elastic_of_uar_contains_the_clean_image() -> None:
     """Its authors ran it under PyTorch 1.0, which samples on the pixels; MultiRobustBench did not."""
     x = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     for suite in ("uar-cifar10", "uar-core"):
-        (elastic,) = (attack for attack in attacks_of(suite, "paper") if attack.name == "elastic")
+        (elastic,) = (attack for attack in resolve_attacks(suite, "paper") if attack.name == "elastic")
         torch.testing.assert_close(elastic.threat.apply(x, elastic.threat.neutral(x)), x, rtol=0, atol=0)
     theirs = attack_named("elastic", "paper").threat
     assert float((theirs.apply(x, theirs.neutral(x)) - x).abs().max()) > 0.1
@@ -110,7 +110,7 @@ def test_strengths_of_ones_own_are_not_called_ours(run: Path, tmp_path: Path) ->
 
 
 def test_a_run_of_some_attacks_is_held_against_the_reference_whose_strengths_it_has() -> None:
-    strengths = {a.name: a.strengths for a in attacks_of("uar-cifar10")}
+    strengths = {a.name: a.strengths for a in resolve_attacks("uar-cifar10")}
     some = {name: strengths[name] for name in ("linf", "l2", "l1", "jpeg-linf", "elastic")}
     sizes = {name: [grid[2], float("inf")] for name, grid in some.items()}
     result = replace(Result.from_arrays([0, 1], [0, 1], sizes, some, model="mine"), data="cifar10")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import robustatlas as ra
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.common.noise import Noise
 from robustatlas.common.typed_strengths import format_strength
 from robustatlas.models.objectives import cross_entropy
@@ -111,7 +111,7 @@ def grid_runs(
     count = len(strengths)
     x, labels = image.expand(count, -1, -1, -1).contiguous(), torch.full((count,), label)
     epsilon, noise = torch.tensor(strengths, dtype=x.dtype), Noise.for_samples(0, torch.zeros(count), "gallery")
-    threat = attack.threat.bound_to(model)
+    threat = attack.threat.for_model(model)
     threat.check(x)
     if attack.typical:  # as much of an everyday change as the strength says
         theta = threat.typical(x, epsilon, noise)
@@ -160,7 +160,7 @@ def sheet(model: ra.Classifier, attacks: Sequence[ra.Attack], image: torch.Tenso
 def main(chosen: Sequence[str]) -> None:
     """Draw the sheets of the groups of attacks that are named, of all where none is."""
     model, data = train_network(), scenes(8, 0)
-    everyday = {attack.name: attack for attack in attacks_of("everyday", sides=(SIDE, SIDE))}
+    everyday = {attack.name: attack for attack in resolve_attacks("everyday", sides=(SIDE, SIDE))}
     PICTURES.mkdir(parents=True, exist_ok=True)
     for number, (group, names) in enumerate(groups().items()):
         if chosen and group not in chosen:

@@ -16,7 +16,7 @@ INTERRUPTED = 130
 def main() -> None:
     """Run the command line as this process, and end it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupted)
+        signal.signal(signal.SIGINT, _answer_interrupt)
     try:
         run()
     except SystemExit as end:
@@ -36,16 +36,26 @@ def run() -> None:
         sys.exit(INTERRUPTED)
 
 
-def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Answer a Ctrl-C: as always, but for the middle of an import, where libraries in C++ abort the process if they
-    meet a KeyboardInterrupt. Nothing is at work there, so that it can end at once."""
-    outer = frame
-    while outer is not None:
-        if outer.f_code.co_filename == "<frozen importlib._bootstrap>":
-            os.write(2, f"\n{STOPPED}\n".encode())
-            os._exit(INTERRUPTED)
-        outer = outer.f_back
+def _answer_interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt after a Ctrl-C, or end the process at once if it comes in the middle of an import.
+
+    An extension module that meets a KeyboardInterrupt while it is imported turns it into an error of its own (NumPy) or
+    aborts the process (torch), and a package that is imported only if it is there counts as missing. No work is lost
+    by ending there, as nothing is at work during an import.
+    """
+    if _is_importing(frame):
+        os.write(2, f"\n{STOPPED}\n".encode())
+        os._exit(INTERRUPTED)
     signal.default_int_handler(number, frame)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return True if ``frame`` runs inside of an import: Python says so nowhere but in the frames that called it."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _leave(code: int) -> None:

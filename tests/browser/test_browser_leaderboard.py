@@ -29,6 +29,7 @@ from robustatlas.metrics.competitiveness import competitiveness_in_out, competit
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.stability import stability_constant
 from robustatlas.metrics.uar import mean_uar
+from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.leaderboard import build_leaderboard
 from robustatlas.results.result import Result
 
@@ -316,7 +317,7 @@ def test_the_first_screen_says_where_the_own_model_stands(table: Path, visit: Vi
 
 
 def test_a_reference_without_clean_accuracy(tmp_path: Path, visit: Visit, reference: Reference) -> None:
-    bare = replace(reference, accuracies=replace(reference.accuracies, clean=float("nan")))
+    bare = replace(reference, accuracies=AccuracyTable(float("nan"), reference.accuracies.entries))
     page = visit(without_plots(build_leaderboard([], tmp_path, bare)))
     shown = rows(page)["Madaan2021Learning_MNG-AC-RST"]
     assert shown[1].split()[0] == "67.61"

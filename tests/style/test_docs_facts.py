@@ -85,6 +85,13 @@ def test_every_paper_that_is_named_has_an_address() -> None:
     assert [name for name in named | sources if find_paper(name) is None] == [], "each is in common/papers.toml"
 
 
+def test_every_paper_that_the_code_cites_has_an_address() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")]
+    cited = {" ".join(match[0].split()) for text in texts for match in find_citations(text)}
+    assert len(cited) > 50
+    assert [name for name in cited if find_paper(name) is None] == [], "each is in common/papers.toml"
+
+
 @pytest.mark.parametrize("page", [*facts.pages()], ids=lambda page: page.stem)
 def test_a_page_says_what_was_measured_and_what_runs(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

@@ -27,7 +27,6 @@ MODULES = (
     "robustatlas.data",
     "robustatlas.evaluation",
     "robustatlas.metrics",
-    "robustatlas.models",
     "robustatlas.outcomes",
     "robustatlas.metrics.references",
     "robustatlas.checks.sanity",

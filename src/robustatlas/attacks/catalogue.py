@@ -122,11 +122,11 @@ def _alone(name: str, attacks: Mapping[str, Attack]) -> Attack | None:
                     f"{name!r} cannot be searched: {attack.name} has no slope that an optimizer could follow; give "
                     f"{attack.name!r}, which looks at its strengths one by one."
                 )
-            return searched_by(optimizer, attack)
+            return single_optimizer_attack(optimizer, attack)
     return None
 
 
-def searched_by(optimizer: str, attack: Attack) -> Attack:
+def single_optimizer_attack(optimizer: str, attack: Attack) -> Attack:
     """Return the threat model and strengths of `attack`, searched by one optimizer alone: ``"OPTIMIZER-ATTACK"``."""
     run = AttackRun(OPTIMIZERS[optimizer](), "margin")
     about = AttackInfo(attack.about.unit)

@@ -16,7 +16,7 @@ _NOT_COMPARED = ("border", "distance")
 """Parameters that an evaluation sets itself: counterparts take those of the run."""
 
 
-def counterpart_of(attack: Attack) -> str:
+def counterpart_name(attack: Attack) -> str:
     """Return the name of this package's attack on the threat model of an attack of one's own.
 
     Empty for an attack of this package itself, and where the package has none on that threat model.
@@ -24,7 +24,7 @@ def counterpart_of(attack: Attack) -> str:
     Example:
         >>> from dataclasses import replace
         >>> ours = attack_named("linf")
-        >>> counterpart_of(replace(ours, name="mine")), counterpart_of(ours)
+        >>> counterpart_name(replace(ours, name="mine")), counterpart_name(ours)
         ('linf', '')
     """
     if _is_of_this_package(attack):

@@ -160,17 +160,17 @@ class Attack:
         """Return the attack with each run replaced by ``change(run)``."""
         return replace(self, runs=tuple(change(run) for run in self.runs))
 
-    def bound_to(self, model: Classifier) -> Attack:
+    def for_model(self, model: Classifier) -> Attack:
         """Return the attack on ``model``, with a threat model and optimizers that know the model they need."""
-        bound = self.with_runs(lambda run: replace(run, optimizer=run.optimizer.bound_to(model)))
-        attack = replace(bound, threat=self.threat.bound_to(model))
-        return attack if model.queries is None else attack.limited_to(MostQueries(model.queries))
+        bound = self.with_runs(lambda run: replace(run, optimizer=run.optimizer.for_model(model)))
+        attack = replace(bound, threat=self.threat.for_model(model))
+        return attack if model.queries is None else attack.limit_queries(MostQueries(model.queries))
 
     def unsmoothed(self) -> Attack:
         """Return the attack on a network whose ReLUs cannot be smoothed: its runs take the network's own gradient."""
         return self.with_runs(lambda run: replace(run, backward=None) if run.backward == "smoothed" else run)
 
-    def limited_to(self, most: MostQueries) -> Attack:
+    def limit_queries(self, most: MostQueries) -> Attack:
         """Return the attack with a limit on the queries about a sample; typical draws that reach it are not made."""
         # The clean pass, one that verifies a draw, and the search with one that verifies what it found.
         affordable = len(self.strengths) * self.typical + 4 <= most.queries
@@ -200,7 +200,7 @@ class Attack:
         """True if only the last iterate of a run counts (historical protocols): strengths do not imply each other."""
         return any(run.judge == "last" for run in self.runs)
 
-    def searched_by(self, search: str | None) -> Search:
+    def choose_search(self, search: str | None) -> Search:
         """Return the search of that name (None: the default).
 
         Raises:

@@ -57,7 +57,7 @@ class Everyday:
             at,
             AttackInfo(self.unit, self.source, _note(self.threat, self.beside)),
             usual_rules=False,  # a sweep looks at every size
-            typical=draws_of(self.threat),
+            typical=typical_draws(self.threat),
             small=None if self.small is None else self.small.attack(self.small.suite if strengths else None),
         )
 
@@ -67,7 +67,7 @@ def sweep_run(threat: Change, step: float) -> AttackRun:
     return AttackRun(Sweep.for_threat(threat, step), "margin", "bound")
 
 
-def draws_of(threat: Change) -> int:
+def typical_draws(threat: Change) -> int:
     """Return the number of typical draws of a change: one if nothing is random."""
     return DRAWS if threat.signed or threat.free else 1
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from robustatlas.attacks.runs import (
     bound,
     grid_runs,
+    limit_to_searches,
     refine,
     restarts,
-    runs_for,
     sweeps,
     targeted_ascents,
     unbroken,
@@ -192,4 +192,4 @@ def runs_at_levels(ascents: tuple[AttackRun, ...], published: PGD, starts: int) 
     """
     untargeted = tuple(replace(run, targets=None) for run in ascents if run.role == "ascend")
     again = [AttackRun(published, "cross-entropy", count=starts, start="best")] if starts else []
-    return (*runs_for(("descent",), *untargeted, *again), *_BOUNDS, *_RESTARTS, *ascents, *sweeps())
+    return (*limit_to_searches(("descent",), *untargeted, *again), *_BOUNDS, *_RESTARTS, *ascents, *sweeps())

@@ -14,5 +14,5 @@ def kinds(attack: Attack, search: Search | None = None) -> tuple[type[Optimizer[
         >>> [kind.__name__ for kind in kinds(attack_named("linf"))]
         ['FMN', 'PGD']
     """
-    runs = attack.plan(attack.searched_by(search)).runs
+    runs = attack.plan(attack.choose_search(search)).runs
     return tuple(dict.fromkeys(type(run.optimizer) for run in runs))

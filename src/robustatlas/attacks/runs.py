@@ -71,10 +71,10 @@ def refine(optimizer: AnyOptimizer) -> AttackRun:
 
 def grid_runs(*runs: AttackRun) -> tuple[AttackRun, ...]:
     """Return the runs for the searches on a grid of strengths alone."""
-    return runs_for(ON_GRID, *runs)
+    return limit_to_searches(ON_GRID, *runs)
 
 
-def runs_for(searches: tuple[Search, ...], *runs: AttackRun) -> tuple[AttackRun, ...]:
+def limit_to_searches(searches: tuple[Search, ...], *runs: AttackRun) -> tuple[AttackRun, ...]:
     """Return the runs for ``searches`` alone."""
     return tuple(replace(run, searches=searches) for run in runs)
 
@@ -95,4 +95,4 @@ def sweeps(optimizer: AnyOptimizer = SWEEP, *bounds: AttackRun) -> tuple[AttackR
     """
     spread = AttackRun(optimizer, "log-margin", "ascend", SPREAD_TARGETS, targets="logits")
     sweep = AttackRun(optimizer, "log-margin", "sweep", start="best")
-    return runs_for(FRONTIER, *(bounds or (BOUND_OF_SWEEPS,)), spread, sweep, sweep)
+    return limit_to_searches(FRONTIER, *(bounds or (BOUND_OF_SWEEPS,)), spread, sweep, sweep)

@@ -11,7 +11,7 @@ from robustatlas.attacks.definition import ALL_SEARCHES, Attack, AttackRun, Prot
 from robustatlas.attacks.everyday import everyday_suite
 from robustatlas.attacks.imagenet_ua import attacks_at_levels
 from robustatlas.attacks.lp import attack_in_norm
-from robustatlas.attacks.runs import FRONTIER, grid_runs, runs_for
+from robustatlas.attacks.runs import FRONTIER, grid_runs, limit_to_searches
 from robustatlas.common.documents import read_json
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.references import load_reference
@@ -110,7 +110,7 @@ def _hypervolume(protocol: ProtocolName, levels: Mapping[str, float] = _LEVELS, 
         made = [
             replace(
                 attack,
-                runs=(*runs_for(FRONTIER, *attack.plan("frontier").runs), *grid_runs(published)),
+                runs=(*limit_to_searches(FRONTIER, *attack.plan("frontier").runs), *grid_runs(published)),
                 search_order=("frontier", "bisection", "every"),
             )
             for attack in attacks
@@ -132,7 +132,7 @@ def _robustness_curves(protocol: ProtocolName) -> list[Attack]:
     ]
 
 
-def _hypervolume_through(protocol: ProtocolName) -> list[Attack]:
+def _transformed_hypervolume(protocol: ProtocolName) -> list[Attack]:
     """Return the same levels behind a transformation: margins by every gradient of it."""
     attacks = (replace(_transformed_attack(norm), search_order=("frontier", "every", "bisection")) for norm in _LEVELS)
     return [_with_ten_levels(attack, _LEVELS[attack.name]) for attack in attacks]
@@ -172,7 +172,7 @@ def _transformed_attack(norm: str) -> Attack:
     random_search = AttackRun(Square(steps=1000), "margin")
     runs = (*bounds, *ascents, random_search, *refines)
     pressing = [replace(run, role="press") for run in (*ascents, random_search)]
-    swept = runs_for(FRONTIER, *bounds, *pressing, spread, *sweeps)
+    swept = limit_to_searches(FRONTIER, *bounds, *pressing, spread, *sweeps)
     return replace(attack, runs=(*runs, *swept), rules=(), search_order=ALL_SEARCHES, about=about)
 
 
@@ -262,7 +262,7 @@ SUITES: dict[str, Suite] = {
         Suite(
             "hypervolume-input-transformation",
             "the margins of the suite hypervolume through a defense that transforms the input",
-            _hypervolume_through,
+            _transformed_hypervolume,
         ),
     )
 }
@@ -286,7 +286,7 @@ def default_attacks(model: Classifier) -> tuple[str, ...]:
     return _DEFAULTS[model.knowledge]
 
 
-def attacks_of(
+def resolve_attacks(
     given: str | Attack | Sequence[str | Attack], protocol: ProtocolName = "default", sides: Sequence[int] = ()
 ) -> list[Attack]:
     """The attacks behind names of the catalogue, names of suites and :class:`Attack` objects.
@@ -295,7 +295,7 @@ def attacks_of(
     of the images, where they are known: some names mean other strengths on small ones (see :meth:`Attack.on_images`).
 
     Example:
-        >>> [attack.name for attack in attacks_of(["lp", "linf"])]
+        >>> [attack.name for attack in resolve_attacks(["lp", "linf"])]
         ['l2', 'l1', 'l0', 'linf']
     """
     if protocol not in ("default", PAPER):

@@ -77,12 +77,12 @@ def _start_in_words(run: AttackRun) -> str:
     return " from the strength beside it" if run.role == "sweep" else _FROM["best"]
 
 
-def rows_of(attack: Attack, search: Search, classes: int = 10, efforts: Sequence[Effort] = EFFORTS) -> list[PlanRow]:
+def plan_rows(attack: Attack, search: Search, classes: int = 10, efforts: Sequence[Effort] = EFFORTS) -> list[PlanRow]:
     """Return the plan of a search at each of the ``efforts``; cells are runs x steps.
 
     Example:
         >>> from robustatlas.attacks.catalogue import attack_named
-        >>> for row in rows_of(attack_named("fmn-l2"), "descent"):
+        >>> for row in plan_rows(attack_named("fmn-l2"), "descent"):
         ...     print(row.role, *row.cells, sep=" | ")
         bound | 1 x 60 | 1 x 100 | 1 x 100
         bound |  |  | 2 x 200
@@ -112,6 +112,6 @@ def grouped_rows(
     """Yield the rows of all plans of an attack, once for all searches that do the same."""
     shared: dict[tuple[PlanRow, ...], tuple[Search, ...]] = {}
     for search in attack.searches:
-        rows = tuple(rows_of(attack, search, efforts=efforts))
+        rows = tuple(plan_rows(attack, search, efforts=efforts))
         shared[rows] = (*shared.get(rows, ()), search)
     return ((searches, rows) for rows, searches in shared.items())

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from robustatlas.attacks.definition import Attack, ProtocolName
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.common.errors import UserError
 from robustatlas.models.sources.functions import object_named
 from robustatlas.threats.perceptual import load_distance
@@ -21,13 +21,13 @@ def requested_attacks(names: Sequence[str], protocol: ProtocolName, features: st
     found: list[str | Attack] = [load_attack(name) if ".py:" in name else name for name in names]
     if features is None:
         return found
-    every = {attack.name: attack for attack in attacks_of(found, protocol)}
+    every = {attack.name: attack for attack in resolve_attacks(found, protocol)}
     if PERCEPTUAL not in every:
         raise UserError(
             f"--features is for the attack {PERCEPTUAL}, which is not among the attacks {', '.join(every)}; name it "
             "in --attacks, or leave --features out."
         )
-    with_features = _compare_by(every[PERCEPTUAL], features)
+    with_features = _with_features(every[PERCEPTUAL], features)
     return [*(item for item in found if item != PERCEPTUAL), with_features]
 
 
@@ -50,6 +50,6 @@ def load_attack(name: str) -> Attack:
     return found
 
 
-def _compare_by(attack: Attack, features: str) -> Attack:
+def _with_features(attack: Attack, features: str) -> Attack:
     threat: Any = attack.threat
     return replace(attack, threat=replace(threat, distance=load_distance(features)))

@@ -18,10 +18,10 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.wording import join_words
 from robustatlas.evaluation.attack_choice import choose_attacks
 from robustatlas.evaluation.chunks import Chunk, ChunkSettings
-from robustatlas.evaluation.completion import Prepared, complete, show_warning
-from robustatlas.evaluation.cores import cores_for
+from robustatlas.evaluation.completion import PreparedTasks, complete, show_warning
+from robustatlas.evaluation.cores import choose_cores
 from robustatlas.evaluation.forecast import Expected, Forecast
-from robustatlas.evaluation.identity import check_answers, identity_of
+from robustatlas.evaluation.identity import check_answers, run_identity
 from robustatlas.evaluation.preparation import DEFAULT_BATCH, Model, evaluation_context, open_model
 from robustatlas.evaluation.request import Data, Request
 from robustatlas.outcomes import Run
@@ -84,7 +84,7 @@ _UNIT_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class PreparedCertificates(Prepared):
+class PreparedCertificates(PreparedTasks):
     """Certificates on chosen samples that have passed the checks; ``seconds`` is what the preparation took."""
 
     tasks: Sequence[CertificateTask]
@@ -145,7 +145,7 @@ def forecast(model: Model, data: Data, request: Request, method: Methods = None)
 def _prepare(model: Model, data: Data, request: Request, method: Methods) -> Iterator[PreparedCertificates]:
     """Choose the certificates, check them against the model and the data, and yield them where they are computed."""
     classifier, samples = open_model(model, data, request)
-    cores = request.cores or cores_for(classifier, samples.rows)
+    cores = request.cores or choose_cores(classifier, samples.rows)
     with cores.limit_threads(), evaluation_context(classifier, request) as display:
         begun = time.perf_counter()
         warnings = check_model(classifier, samples.rows, samples.labels)
@@ -161,7 +161,7 @@ def _prepare(model: Model, data: Data, request: Request, method: Methods) -> Ite
         size = request.batch_size if isinstance(request.batch_size, int) else DEFAULT_BATCH
         check_known(subject, attacks, samples, size)
         settings = ChunkSettings(request.seed, min(size, len(samples.labels)))
-        identity = identity_of(classifier, samples.rows.shape[1:], samples.record)
+        identity = run_identity(classifier, samples.rows.shape[1:], samples.record)
         for warning in check_classes(samples.labels, samples.classes, classifier, drawn=request.is_number_of_samples):
             show_warning(display, warning)
         seconds = time.perf_counter() - begun

@@ -18,10 +18,10 @@ from robustatlas.certificates.task import LARGEST_BATCH
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import pluralise
 from robustatlas.data import Dataset, load_dataset
-from robustatlas.evaluation.identity import check_answers, identity_of
+from robustatlas.evaluation.identity import check_answers, run_identity
 from robustatlas.evaluation.preparation import DEFAULT_BATCH
 from robustatlas.evaluation.samples import ChosenSamples, choose_samples
-from robustatlas.evaluation.verification.asked import model_of
+from robustatlas.evaluation.verification.asked import load_run_model
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.certified import CertificateRecord
@@ -94,10 +94,10 @@ def recheck(
         raise UserError(f"{store.path or 'The run'} holds no certificates; 'robustatlas certify' makes them.")
     source = store.identity.data.name if data is None else data
     with undisturbed():
-        classifier = model_of(store, model)
+        classifier = load_run_model(store, model)
         work = choose_samples(load_dataset(source) if isinstance(source, str) else source, None)
         with classifier.evaluating():
-            if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
+            if differences := store.identity.differences(run_identity(classifier, work.rows.shape[1:], work.record)):
                 raise UserError(f"The certificates of {store.path} cannot be checked: {'; '.join(differences)}.")
             check_answers(classifier, store, work)
             return tuple(_rechecked(store, record, classifier, work, samples) for record in records)
@@ -129,7 +129,7 @@ def _rechecked(
 def _attack(record: CertificateRecord, first: Tensor, model: Classifier) -> Attack:
     """Return the attack whose threat model was certified, as the catalogue has it now."""
     attack = attack_named(record.name)
-    threat = attack.threat.for_data(first).bound_to(model)
+    threat = attack.threat.for_data(first).for_model(model)
     told = CertificateRecord(name=record.name, method=record.method, threat=to_plain_data(threat))
     if told.threat != record.threat:
         raise UserError(f"The threat model of {record.name!r} is not the one that was certified.")

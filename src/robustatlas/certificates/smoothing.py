@@ -32,7 +32,7 @@ class Smoothing(Certificate):
         alpha: probability, at most, that a radius is too large.
         at_once: inputs of a forward pass.
 
-    Source: Cohen, Rosenfeld and Kolter 2019, Certified Adversarial Robustness via Randomized Smoothing, section 3.2.2
+    Source: Cohen et al. 2019, Certified Adversarial Robustness via Randomized Smoothing, section 3.2.2
     (CERTIFY).
 
     Example:

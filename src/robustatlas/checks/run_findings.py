@@ -176,7 +176,9 @@ def piecewise_findings(outcomes: Iterable[Outcome]) -> list[Finding]:
     more standing, in the mean over the strengths.
     """
     return [
-        _piecewise_finding(each, each.true_size) for each in outcomes if each.true_size is not None and each.monotone
+        _piecewise_finding(each, sizes)
+        for each in outcomes
+        if (sizes := each.true_gradient_size) is not None and each.monotone
     ]
 
 

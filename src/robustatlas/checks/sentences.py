@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from robustatlas.checks.findings import Finding, strengths_at_ends
 from robustatlas.checks.verdict import FEW, Verdict, leaves_open
-from robustatlas.common.typed_strengths import format_strength, words_up_to
+from robustatlas.common.typed_strengths import format_strength, range_words
 from robustatlas.common.wording import join_words, list_names, pluralise
 from robustatlas.outcomes.records import DiagnosisRecord
 
@@ -63,7 +63,7 @@ def _checked_places(findings: Sequence[Finding]) -> str:
     """Return the sentence on where gradients were checked; empty if no indicator looked at gradients."""
     if strengths := strengths_at_ends(findings):
         ends = list_names(
-            [f"{name} {words_up_to(name)} {format_strength(each[-1], attack=name)}" for name, each in strengths.items()]
+            [f"{name} {range_words(name)} {format_strength(each[-1], attack=name)}" for name, each in strengths.items()]
         )
         where = f"there and at the points where attacks ended ({ends})"
         return f"Gradients were checked {where}, not at other strengths."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, OUTPUT, SAMPLES
-from robustatlas.cli._options import names_in
+from robustatlas.cli._options import split_names
 
 if TYPE_CHECKING:
     from robustatlas.attacks import definition
@@ -188,7 +188,7 @@ def attack_names(given: str | None, model: Classifier) -> list[str]:
     """Return the names that are given, with commas between them, or those of the attacks that suit the model."""
     from robustatlas.attacks.suites import default_attacks
 
-    return list(default_attacks(model)) if given is None else names_in(given)
+    return list(default_attacks(model)) if given is None else split_names(given)
 
 
 def requested_attacks(

@@ -13,7 +13,7 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path
 from robustatlas.common.wording import MASKED, join_words, pluralise
 from robustatlas.metrics.trainings import OverTrainings
-from robustatlas.report.facts.groups import Groups
+from robustatlas.report.numbers.groups import Groups
 from robustatlas.report.numbers.texts import range_text
 
 LEVEL = 0.05

@@ -196,8 +196,9 @@ def loaded(
     a file of the names of its classes, if ``asked`` does not have them."""
     import torch
 
-    from robustatlas.models import load_model, parse_settings
     from robustatlas.models.classifier import Classifier
+    from robustatlas.models.loading import load_model
+    from robustatlas.models.settings import parse_settings
     from robustatlas.models.sources.clip import class_names
 
     if name is not None and not name.strip():

@@ -11,11 +11,11 @@ from robustatlas.outcomes.strengths import parse_grid, read_strength
 _FORMS = "expected NAME=0.01,0.02,0.05 or NAME=LAST:COUNT, such as linf=8/255:20"
 
 
-def names_in(given: Sequence[str] | None, default: Sequence[str] = ()) -> list[str]:
+def split_names(given: Sequence[str] | None, default: Sequence[str] = ()) -> list[str]:
     """Return the names of a list option, which may be given several times and with commas; `default` without it.
 
     Example:
-        >>> names_in(["linf,l2", "l1"])
+        >>> split_names(["linf,l2", "l1"])
         ['linf', 'l2', 'l1']
     """
     if given is None:
@@ -41,7 +41,7 @@ def parse_strengths(given: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return found
 
 
-def parse_strength_of(given: Sequence[str] | None, option: str) -> dict[str, float] | None:
+def parse_attack_strengths(given: Sequence[str] | None, option: str) -> dict[str, float] | None:
     """Return the strength of each attack in `linf=8/255,l2=0.5`, an empty dictionary for `none`."""
     if not given:
         return None

@@ -88,11 +88,11 @@ def requested_cluster(
 
 def share_here(part: str | None) -> Share:
     """Return the share of ``--part``, or else of the environment; the latter is printed."""
-    from robustatlas.evaluation.workers.share import share_of, share_of_environment
+    from robustatlas.evaluation.workers.share import parse_share, share_of_environment
 
     found = share_of_environment() if part is None else None
     if found is None:
-        return share_of(part)
+        return parse_share(part)
     share, why = found
     Console(stderr=True, soft_wrap=True, highlight=False).print(
         f"Part {share} of the work, by {safe(why)}; --part 0/1 takes all."

@@ -7,7 +7,7 @@ import typer
 
 from robustatlas.cli import _runs
 from robustatlas.cli._help import OUTPUT
-from robustatlas.cli._options import parse_strength_of
+from robustatlas.cli._options import parse_attack_strengths
 from robustatlas.cli.show import load_facts
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
@@ -36,7 +36,7 @@ def card(
     picture_kind(output)
     results = [load_result(run) for run in runs]
     chosen = choose_reference(reference, results)
-    first = parse_strength_of(headline, "--headline") or None
+    first = parse_attack_strengths(headline, "--headline") or None
     facts = [load_facts(result, chosen or "none", headline=first) for result in results]
     drawn = cards.card(results, chosen or "none", facts)
     typer.echo(f"Card: {visible_text(str(drawn.save(output)))}")

@@ -12,7 +12,7 @@ from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, OUTPUT, FullHelp
-from robustatlas.cli._options import names_in, parse_strengths
+from robustatlas.cli._options import parse_strengths, split_names
 from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import print_run
 from robustatlas.cli._workers import share_here
@@ -124,7 +124,7 @@ def certify(
     """
     from robustatlas.certificates.certifying import certify_request, forecast
     from robustatlas.cli.evaluate import samples_and_folder
-    from robustatlas.evaluation.cores import cores_for
+    from robustatlas.evaluation.cores import choose_cores
     from robustatlas.evaluation.request import Request
     from robustatlas.evaluation.workers.memory import hand_back_at_once
 
@@ -132,7 +132,7 @@ def certify(
     dataset = _models.load_data(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     request = Request(
-        attacks=_asked.requested_attacks(names_in(attacks, ["linf", "l2"]), "default", None),
+        attacks=_asked.requested_attacks(split_names(attacks, ["linf", "l2"]), "default", None),
         strengths=parse_strengths(strengths or []),
         seed=seed,
         run=folder,
@@ -142,9 +142,9 @@ def certify(
         progress=True,
         part=share_here(part),
         workers=workers,
-        devices=names_in(devices) or None,
+        devices=split_names(devices) or None,
         ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
-        cores=cores_for(classifier, dataset.rows, threads),
+        cores=choose_cores(classifier, dataset.rows, threads),
     )
     chosen = _method(method, method_setting or ())
     console = Console(highlight=False)

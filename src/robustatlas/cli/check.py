@@ -9,7 +9,7 @@ from rich.console import Console
 
 from robustatlas.cli import _runs
 from robustatlas.cli._help import GENERAL, OUTPUT
-from robustatlas.cli._options import parse_strength_of
+from robustatlas.cli._options import parse_attack_strengths
 from robustatlas.cli._terminal import safe
 from robustatlas.common.files import explain_write_errors, write_text
 from robustatlas.outcomes.strengths import strengths_as_typed
@@ -84,7 +84,7 @@ def check(
     """
     asked: Judged = "value" if value else "interval"
     result = load_result(run)
-    at = strengths_as_typed(parse_strength_of(union, "--union") or {})
+    at = strengths_as_typed(parse_attack_strengths(union, "--union") or {})
     checks = check_run(result, require or (), against, max_drop, reference, at, asked)
     if junit is not None:
         write_text(junit, FORMATS["junit"](checks, str(run)))
@@ -92,7 +92,7 @@ def check(
         with explain_write_errors(markdown), markdown.open("a", encoding="utf-8") as file:
             file.write(FORMATS["markdown"](checks, str(run)))
     judged_table = result.select_judged()
-    choice = choose_headline([judged_table], parse_strength_of(headline, "--headline") or None)
+    choice = choose_headline([judged_table], parse_attack_strengths(headline, "--headline") or None)
     numbers = numbers_of_run(result, worst_case_points(judged_table))
     if (first := headline_of(numbers, choice)) is not None:
         said = headline_sentence(first, result.data)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from robustatlas.cli import _groups, _pairs, _runs
 from robustatlas.cli._help import OUTPUT, FullHelp
-from robustatlas.cli._options import parse_strength_of
+from robustatlas.cli._options import parse_attack_strengths
 from robustatlas.cli._terminal import column_groups, print_definitions, safe, table, tables_of_numbers, tables_that_fit
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
@@ -23,7 +23,6 @@ from robustatlas.common.wording import (
     join_words,
     list_names,
     pluralise,
-    remove_mark,
 )
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference
@@ -35,9 +34,9 @@ from robustatlas.outcomes.strengths import strengths_as_typed
 from robustatlas.report.compared import KEPT, Comparison
 from robustatlas.report.compared import compare as compare_runs
 from robustatlas.report.facts.agreement import Agreement, agreement_of
-from robustatlas.report.facts.groups import groups_of, runs_of_groups
 from robustatlas.report.facts.rows import About, model_facts, read_about
 from robustatlas.report.numbers.against import Held, choose_reference
+from robustatlas.report.numbers.groups import groups_of, runs_of_groups
 from robustatlas.report.numbers.number import WORST, Number
 from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
 from robustatlas.report.numbers.shared import Shared
@@ -102,7 +101,7 @@ def compare(
     robustatlas show runs/mynet --reference mine.json
     ```
     """
-    chosen_union = parse_strength_of(union, "--union") or None
+    chosen_union = parse_attack_strengths(union, "--union") or None
     form = _form(json=as_json, csv=as_csv, latex=as_latex)
     if group:
         if form:
@@ -112,8 +111,8 @@ def compare(
         _compare_groups(runs, group, reference, weights, chosen_union, explain, save_reference)
         return
     _check(runs or [], save_reference)
-    asked = parse_strength_of(headline, "--headline") or None
-    found = _Compared.from_runs(runs or [], reference, weights, chosen_union, read_about(about), asked)
+    asked = parse_attack_strengths(headline, "--headline") or None
+    found = _Comparison.from_runs(runs or [], reference, weights, chosen_union, read_about(about), asked)
     if form:
         sys.stdout.write(getattr(Comparison(found.numbers), form)())
         for note in found.numbers.shared.notes if form != "json" else ():  # which has them itself
@@ -124,8 +123,7 @@ def compare(
     if save_reference is not None:
         if alone := next((one.table.unsearched for one in found.numbers.models if one.table.unsearched), ()):
             raise UserError(f"--save-reference: {describe_unsearched(alone)}; a reference is of searched strengths.")
-        names = map(remove_mark, found.numbers.shared.names)
-        given = dict(zip(names, found.accuracies, strict=True))
+        given = dict(zip(found.numbers.shared.names, found.accuracies, strict=True))
         _save(save_reference, runs or [], given, found.numbers.shared.results[0])
         console.print(f"Reference: {safe(save_reference)}", soft_wrap=True)
 
@@ -139,7 +137,7 @@ def _form(**asked: bool) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _Comparison:
     """The runs with their numbers, and what is known of the training of each."""
 
     numbers: SharedNumbers
@@ -155,7 +153,7 @@ class _Compared:
         worst_at: Mapping[str, float] | None,
         known: Mapping[str, About],
         headline: Mapping[str, float] | None = None,
-    ) -> _Compared:
+    ) -> _Comparison:
         """Read the runs and compute their numbers."""
         chosen = choose_reference(reference, Results(runs, kept=KEPT), weights)
         numbers = compare_runs(
@@ -272,7 +270,7 @@ def _check(runs: Sequence[Path], save_reference: Path | None) -> None:
 
 def _introduce(console: Console, shared: Shared, data: str, held: Held | None) -> list[str]:
     """Say what is compared; the names of the models, short enough for tables."""
-    names = shared.names
+    names = shared.labels
     short = elide_names(names, min(LONGEST_NAME, max(console.width - 24, 16)))
     console.print(_heading(shared, data))
     for name, whole in zip(short, names, strict=True):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from robustatlas.cli import _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, FullHelp
-from robustatlas.cli._options import names_in
+from robustatlas.cli._options import split_names
 from robustatlas.cli._terminal import safe
 from robustatlas.common.files import parse_path
 from robustatlas.outcomes import storage
@@ -93,7 +93,7 @@ def diagnose(
     found = diagnosed(
         run if is_run or given is None else given,
         images,
-        attacks=names_in(attacks, ["linf"]),
+        attacks=split_names(attacks, ["linf"]),
         samples=samples,
         seed=seed,
         model=given if is_run else None,

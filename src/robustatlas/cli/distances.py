@@ -15,7 +15,7 @@ from rich.table import Table
 
 from robustatlas.cli import _asked, _runs
 from robustatlas.cli._help import DATA, OUTPUT, FullHelp
-from robustatlas.cli._options import names_in
+from robustatlas.cli._options import split_names
 from robustatlas.cli._terminal import safe
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_atomically
@@ -63,7 +63,7 @@ def distances(
     from robustatlas.data import load_dataset
     from robustatlas.data.named import Split
 
-    chosen = _parse_norms(names_in(norms, ["linf", "l2", "l1"]))
+    chosen = _parse_norms(split_names(norms, ["linf", "l2", "l1"]))
     _check(samples, split, output)
     which: Split = "train" if split == "train" else "test"
     dataset = load_dataset(data, which, resize=resize, crop=crop, channels=channels)

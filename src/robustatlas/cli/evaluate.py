@@ -15,7 +15,7 @@ from robustatlas.cli import _asked, _models, _runs, _workers
 from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import ATTACKS, COMPUTE, MODEL, OUTPUT, FullHelp
-from robustatlas.cli._options import names_in, parse_strength_of, parse_strengths
+from robustatlas.cli._options import parse_attack_strengths, parse_strengths, split_names
 from robustatlas.cli._stopped import end_on_interrupt, interrupted_sentence
 from robustatlas.cli._terminal import print_run, print_what_to_do
 from robustatlas.cli._workers import share_here
@@ -181,7 +181,7 @@ def evaluate(
     """
     from robustatlas.evaluation.request import Request
 
-    card, first = read_card(about) if about else {}, parse_strength_of(headline, "--headline")
+    card, first = read_card(about) if about else {}, parse_attack_strengths(headline, "--headline")
     card |= {"name": name} if name else {}
     wanted, how = parse_strengths(strengths or []), cast("Precision", precision)
     asked = _models.zero_shot(model, classes, prompt)
@@ -200,7 +200,7 @@ def evaluate(
         seed=seed,
         run=folder,
         batch_size=_asked.parse_batch_size(batch_size),
-        exclude=names_in(exclude),
+        exclude=split_names(exclude),
         shard_size=shard_size,
         keep_adversarial=keep_adversarial,
         diagnose=not no_diagnose,
@@ -208,7 +208,7 @@ def evaluate(
         progress=True,
         part=share_here(part),
         workers=_workers.parse_workers(workers),
-        devices=names_in(devices) or None,
+        devices=split_names(devices) or None,
         ray=_workers.requested_cluster(ray, ray_address, ray_gpus, workers),
         cores=_cores(threads, classifier, dataset, verbose),
     )
@@ -277,9 +277,9 @@ def run_folder(model: Classifier, data: Dataset) -> Path:
 
 
 def _cores(threads: int | None, model: Classifier, data: Dataset, verbose: bool) -> Cores:
-    from robustatlas.evaluation.cores import cores_for
+    from robustatlas.evaluation.cores import choose_cores
 
-    cores = cores_for(model, data.rows, threads)
+    cores = choose_cores(model, data.rows, threads)
     if verbose:
         Console(stderr=True, highlight=False).print(f"{pluralise(cores.threads, 'thread')} on {model.device}.")
     return cores
@@ -288,9 +288,9 @@ def _cores(threads: int | None, model: Classifier, data: Dataset, verbose: bool)
 def _conclude(
     result: Result, card: Mapping[str, Any], folder: Path, request: Request, first: Mapping[str, float] | None
 ) -> None:
-    from robustatlas.evaluation.workers.share import share_of
+    from robustatlas.evaluation.workers.share import parse_share
 
-    share = share_of(request.part)
+    share = parse_share(request.part)
     if card and card != {"name": result.name}:
         result.describe(card)
         result = result.reread()

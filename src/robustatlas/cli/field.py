@@ -14,7 +14,7 @@ from rich.console import Console
 from robustatlas.cli import _asked, _models, _workers
 from robustatlas.cli._forecast import print_forecast
 from robustatlas.cli._help import COMPUTE, GENERAL, OUTPUT, FullHelp
-from robustatlas.cli._options import names_in, parse_strengths
+from robustatlas.cli._options import parse_strengths, split_names
 from robustatlas.cli._stopped import end_on_interrupt
 from robustatlas.cli._terminal import safe, table
 from robustatlas.cli._workers import share_here
@@ -24,7 +24,7 @@ from robustatlas.common.wording import format_duration, label_masked, masked_rea
 from robustatlas.outcomes.accuracies import masked_shares
 
 if TYPE_CHECKING:
-    from robustatlas.evaluation.field import Done, FieldModel
+    from robustatlas.evaluation.field import FieldModel, FieldOutcome
     from robustatlas.results.result import Result
 
 
@@ -109,7 +109,7 @@ def field(
 
     entries = read_field(models)
     request = Request(
-        attacks=None if attacks is None else _asked.requested_attacks(names_in(attacks), protocol, features),  # type: ignore[arg-type]
+        attacks=None if attacks is None else _asked.requested_attacks(split_names(attacks), protocol, features),  # type: ignore[arg-type]
         search=search,  # type: ignore[arg-type]
         effort=effort,  # type: ignore[arg-type]
         protocol=protocol,  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def field(
         samples=samples,
         seed=seed,
         batch_size=_asked.parse_batch_size(batch_size),
-        exclude=names_in(exclude),
+        exclude=split_names(exclude),
         progress=True,
         part=share_here(part),
         workers=_workers.parse_workers(workers),
@@ -127,7 +127,7 @@ def field(
     throughput = DeviceThroughput.parse_optional(device_throughput)
     each = partial(forecast_field, device_throughput=device_throughput) if dry_run else evaluate_field
     kept = f"Stopped. What was finished is kept in {parse_path(store)}; the same command goes on from there."
-    done: list[Done] = []
+    done: list[FieldOutcome] = []
     medians: dict[str, dict[str, str]] = {}
     why: dict[str, str] = {}
     with end_on_interrupt(lambda: kept):
@@ -153,14 +153,14 @@ def _print_name(entry: FieldModel) -> None:
     Console(stderr=True, highlight=False).print(safe(entry.name), soft_wrap=True)
 
 
-def _tell(done: Done, left: int) -> None:
+def _tell(done: FieldOutcome, left: int) -> None:
     """Say of a model that is through how it went, and how many are left."""
     how = "failed, told at the end" if done.failure is not None else f"done in {format_duration(done.seconds)}"
     Console(stderr=True, highlight=False).print(f"  {how}; {pluralise(left, 'model')} left", soft_wrap=True)
 
 
 def _print_runs(
-    done: Sequence[Done], medians: Mapping[str, Mapping[str, str]], why: Mapping[str, str], store: Path
+    done: Sequence[FieldOutcome], medians: Mapping[str, Mapping[str, str]], why: Mapping[str, str], store: Path
 ) -> None:
     columns = list(dict.fromkeys(name for row in medians.values() for name in row))
     if not columns:
@@ -186,7 +186,7 @@ def _row(result: Result) -> dict[str, str]:
     return {"samples": f"{result.samples:,}", "clean": f"{100 * result.clean.mean():.1f}", **medians}
 
 
-def _print_failures(failed: Sequence[Done], of: int) -> None:
+def _print_failures(failed: Sequence[FieldOutcome], of: int) -> None:
     console = Console(stderr=True, highlight=False)
     console.print(f"{len(failed)} of {pluralise(of, 'model')} failed:")
     for one in failed:

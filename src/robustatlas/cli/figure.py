@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from robustatlas.cli._help import ATTACKS, OUTPUT
-from robustatlas.cli._options import names_in
+from robustatlas.cli._options import split_names
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
@@ -45,14 +45,14 @@ def figure(
 
     picture_kind(output)
     shared = shared_of_runs(Results(runs, kept=len(runs)))
-    asked = names_in(attacks) or list(shared.grid)
+    asked = split_names(attacks) or list(shared.grid)
     if unknown := [attack for attack in asked if attack not in shared.grid]:
         different = [name for name in unknown if name in shared.unlike]
         why = "".join(f" The threat models of {name} differ: {shared.unlike[name]}." for name in different)
         raise UserError(
             f"The runs share no attack {join_words(unknown)}; they share {join_words(list(shared.grid))}.{why}"
         )
-    names = elide_names(shared.names, _LONGEST)
+    names = elide_names(shared.labels, _LONGEST)
     tables = [shared.table(run) for run in range(len(runs))]
     curves = {attack: {n: table.curve(attack) for n, table in zip(names, tables, strict=True)} for attack in asked}
     save_figure(

@@ -7,7 +7,7 @@ import typer
 
 from robustatlas.cli import _asked, _models
 from robustatlas.cli._help import ATTACKS, DATA, OUTPUT, FullHelp
-from robustatlas.cli._options import names_in, parse_strengths
+from robustatlas.cli._options import parse_strengths, split_names
 from robustatlas.common.escaping import visible_text
 
 
@@ -77,7 +77,7 @@ def gallery(
 
     picture_kind(output)
     classifier = _models.loaded(model, weights, settings, mean, std, device)
-    chosen = _asked.requested_attacks(names_in(attacks, ["linf", "l2", "l1", "l0"]), "default", features)
+    chosen = _asked.requested_attacks(split_names(attacks, ["linf", "l2", "l1", "l0"]), "default", features)
     images, grids = _models.load_data(classifier, data, resize, crop, channels), parse_strengths(strengths or [])
     save_figure(plot_gallery(classifier, images, chosen, sample, columns, strengths=grids), output)
     typer.echo(f"Gallery: {visible_text(str(output))}")

@@ -169,7 +169,7 @@ def reference(
     """
     from robustatlas.cli.train import settings_given
     from robustatlas.data import load_dataset
-    from robustatlas.models import parse_settings
+    from robustatlas.models.settings import parse_settings
     from robustatlas.training.references import ReferencePlan, make_reference, missing_trainings
 
     training = load_dataset(train_data or data, "train")
@@ -227,7 +227,7 @@ def _parse_attack_settings(given: Sequence[str]) -> dict[str, dict[str, Any]]:
         >>> _parse_attack_settings(["elastic:steps=30", "elastic:epochs=2"])
         {'elastic': {'steps': 30, 'epochs': 2}}
     """
-    from robustatlas.models import parse_settings
+    from robustatlas.models.settings import parse_settings
 
     found: dict[str, list[str]] = {}
     for item in given:

@@ -7,7 +7,7 @@ import typer
 
 from robustatlas.cli import _runs
 from robustatlas.cli._help import DATA, MODEL, OUTPUT
-from robustatlas.cli._options import parse_strength_of
+from robustatlas.cli._options import parse_attack_strengths
 from robustatlas.common.escaping import visible_text
 from robustatlas.report.facts import choose_reference
 from robustatlas.report.facts.rows import read_about
@@ -75,7 +75,7 @@ def report(
         reference=choose_reference(reference, results),
         trained_on=known,
         data=None if data is None else load_dataset(data),
-        headline=parse_strength_of(headline, "--headline") or None,
+        headline=parse_attack_strengths(headline, "--headline") or None,
         requirements=[Requirement.parse(text) for text in require or () if not asks_for_verdict(text)],
         verdicts=[text for text in require or () if asks_for_verdict(text)],
     )

@@ -16,7 +16,7 @@ from robustatlas.cli import _runs
 from robustatlas.cli._accuracies import print_provenance, print_table
 from robustatlas.cli._card import print_strips
 from robustatlas.cli._help import OUTPUT, FullHelp
-from robustatlas.cli._options import parse_strength_of
+from robustatlas.cli._options import parse_attack_strengths
 from robustatlas.cli._terminal import (
     number_cell,
     print_definitions,
@@ -91,12 +91,12 @@ def show(
     forms = [form for form, asked in (("--json", as_json), ("--csv", as_csv), ("--latex", as_latex)) if asked]
     if len(forms) > 1:
         raise UserError(f"{join_words(forms)} are given together; give one of them.")
-    asked = parse_strength_of(trained_on, "--trained-on")
+    asked = parse_attack_strengths(trained_on, "--trained-on")
     training = None if asked is None else strengths_as_typed(asked)
-    attacks = parse_strength_of(union, "--union") or None
+    attacks = parse_attack_strengths(union, "--union") or None
     result = load_result(run)
     chosen = choose_reference(reference, [result], weights)
-    first = parse_strength_of(headline, "--headline") or None
+    first = parse_attack_strengths(headline, "--headline") or None
     facts = load_facts(result, chosen or "none", training, attacks, _runs.steadiness(alpha, difficulty), first)
     if as_json:
         sys.stdout.write(json.dumps(run_as_json(facts), indent=1, allow_nan=False) + "\n")

@@ -191,7 +191,7 @@ def train(
     After Ctrl-C or a crash the same command continues the training, and ends with the same weights as without a stop.
     """
     from robustatlas.data import has_single_split, load_dataset
-    from robustatlas.models import parse_settings
+    from robustatlas.models.settings import parse_settings
     from robustatlas.training.against import parse_against
     from robustatlas.training.request import TrainingRequest
 

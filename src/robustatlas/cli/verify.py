@@ -10,7 +10,7 @@ from rich.console import Console
 
 from robustatlas.cli import _models
 from robustatlas.cli._help import ATTACKS, COMPUTE, DATA, MODEL, OUTPUT, REFERENCE, FullHelp
-from robustatlas.cli._options import names_in
+from robustatlas.cli._options import split_names
 from robustatlas.cli._terminal import safe, table
 from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_strength
@@ -103,10 +103,10 @@ def verify(
     if submission is not None:
         _check_submission(run, submission, examples)
         return
-    from robustatlas.evaluation.verification import model_named_by
+    from robustatlas.evaluation.verification import model_source
     from robustatlas.evaluation.verification import verify as verified
 
-    source = model or model_named_by(Run.open(run))
+    source = model or model_source(Run.open(run))
     classifier = _models.loaded(source, weights, settings, mean, std, device)
     if examples is None:
         _recheck(run, classifier, data)
@@ -117,7 +117,7 @@ def verify(
         by,
         model=classifier,
         data=data,
-        attacks=names_in(attacks) or None,
+        attacks=split_names(attacks) or None,
         eight_bit=eight_bit,
         batch_size=batch_size,
     )

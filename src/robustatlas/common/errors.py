@@ -25,7 +25,13 @@ class UserError(ValueError):
 
 
 class RobustnessWarning(UserWarning):
-    """Category of warnings about doubtful numbers and files that are ignored."""
+    """Category of warnings about doubtful numbers and files that are ignored.
+
+    Example:
+        >>> import robustatlas as ra
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", ra.RobustnessWarning)
+    """
 
 
 @contextmanager
@@ -51,11 +57,16 @@ warnings.simplefilter("always", RobustnessWarning, append=True)  # after the use
 
 def warn(sentence: str) -> None:
     """Issue a :class:`RobustnessWarning` that names the line of the user's code that called the package."""
-    # Python 3.12 can skip a package's files by itself (skip_file_prefixes); 3.11 cannot.
-    frame, level = sys._getframe(1), 2
+    warnings.warn(sentence, RobustnessWarning, stacklevel=_frames_to_user() + 1)
+
+
+def _frames_to_user() -> int:
+    """Return how many frames the user's code is above the caller of this function."""
+    # From Python 3.12 on, warnings.warn(skip_file_prefixes=...) finds the user's frame by itself; 3.11 cannot.
+    frame, count = sys._getframe(1), 0
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "robustatlas":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(sentence, RobustnessWarning, stacklevel=level)
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 def shorten(value: object) -> str:

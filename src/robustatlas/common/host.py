@@ -37,7 +37,7 @@ def is_sync_free(device: torch.device) -> bool:
 
 @contextmanager
 def sync_every(steps: int) -> Iterator[None]:
-    """Yield synchronise every ``steps`` steps inside of the block.
+    """Synchronise every ``steps`` steps inside of the block.
 
     Results do not depend on it; the number of passes does, as samples are freed later.
 

@@ -9,7 +9,7 @@ from types import FrameType
 
 @contextmanager
 def delay_interrupts() -> Iterator[None]:
-    """Yield delay Ctrl-C until the end of the block.
+    """Delay a Ctrl-C until the end of the block.
 
     DuckDB and pydantic catch it in the middle of a call, and then raise an error of their own or ignore it.
     """

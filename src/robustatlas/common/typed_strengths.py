@@ -90,10 +90,10 @@ def format_interval(low: float, high: float, digits: int = 4, *, attack: str) ->
     return f"[{', '.join(ends if falling_scale_start(attack) is None else reversed(ends))}]"
 
 
-def words_up_to(attack: str) -> str:
+def range_words(attack: str) -> str:
     """Return the words that precede the strongest of several typed strengths of `attack`.
 
-    >>> words_up_to("linf"), words_up_to("resolution")
+    >>> range_words("linf"), range_words("resolution")
     ('up to', 'down to')
     """
     return "up to" if falling_scale_start(attack) is None else "down to"

@@ -181,11 +181,6 @@ def add_mark(name: str, invalid: object) -> str:
     return f"{name} {MARK}" if invalid and not name.endswith(MARK) else name
 
 
-def remove_mark(name: str) -> str:
-    """Return a name without the mark."""
-    return name.removesuffix(f" {MARK}")
-
-
 MASKED = "upper bound only"
 """Note at a number that is not compared: it rests on attacks that follow a missing or misleading gradient."""
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.everyday import with_edges
-from robustatlas.attacks.suites import SUITES, attacks_of
+from robustatlas.attacks.suites import SUITES, resolve_attacks
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.typed_strengths import falling_scale_start
 from robustatlas.common.wording import suggestion
@@ -34,7 +34,9 @@ def choose_attacks(request: Request, model: Classifier, first: Tensor) -> list[A
     if protocol != "default" and effort != "default":
         raise UserError(f"effort={effort!r} is not for protocol={protocol!r}, whose steps are those of its source.")
     sides = first.shape[2:] if first.dim() == 4 else ()
-    attacks = [scale_effort(attack, effort) for attack in attacks_of(request.attacks_on(model), protocol, sides)]
+    attacks = [
+        scale_effort(attack, effort) for attack in resolve_attacks(request.attacks_or_default(model), protocol, sides)
+    ]
     names = [attack.name for attack in attacks]
     if unknown := [str(name) for name in exclude if name not in names]:
         there = suggestion(unknown[0], names, f"there are {', '.join(names)}")
@@ -58,7 +60,7 @@ def choose_attacks(request: Request, model: Classifier, first: Tensor) -> list[A
             eight_bit=attack.eight_bit or request.pixels == EIGHT_BIT,
             strengths=wanted.get(attack.name, attack.strengths),
             about=replace(attack.about, calibrated="") if attack.name in wanted else attack.about,
-        ).bound_to(model)
+        ).for_model(model)
         for attack in attacks
     ]
 

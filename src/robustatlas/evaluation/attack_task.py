@@ -44,7 +44,7 @@ class CertifiedBefore:
     index: Integers
     sizes: Floats
 
-    def sizes_at(self, index: Integers) -> Floats:
+    def sizes_of_samples(self, index: Integers) -> Floats:
         """Return the certified sizes of the samples ``index`` [M]; 0 for samples without a certificate."""
         place = np.searchsorted(self.index, index).clip(max=len(self.index) - 1)
         return np.where(self.index[place] == index, self.sizes[place], 0.0)
@@ -100,7 +100,7 @@ class AttackTask(Task):
                 before, rows = len(chunk.index) - len(waiting), torch.from_numpy(waiting).to(x.device)
                 # A copy of all samples would double the memory of a chunk, so the first batch takes them as they are.
                 images, truth = (x[rows], labels[rows]) if before else (x, labels)
-                index, counted = chunk.index[waiting], _report_from(before, report)
+                index, counted = chunk.index[waiting], _add_finished_samples(before, report)
                 batch = _AttackedBatch.attack(self, model, images, truth, index, settings, batch_size, counted)
                 if not batch.fits:
                     batch_size = max(1, min(batch_size, len(index)) // 2)
@@ -179,7 +179,7 @@ class _AttackedBatch:
         noise = Noise.for_samples(settings.seed, torch.from_numpy(index).to(x.device), attack.name)
         records, draws, fits = None, None, True
         settled = np.zeros(len(index), np.bool_)
-        certified = None if task.certified is None else torch.from_numpy(task.certified.sizes_at(index)).to(x)
+        certified = None if task.certified is None else torch.from_numpy(task.certified.sizes_of_samples(index)).to(x)
         try:
             setting = engine.Setting(attacked, attack, task.search, x, labels, noise, batch_size, certified)
             execution = engine.begin(setting)
@@ -261,7 +261,7 @@ class _AttackedBatch:
         return found
 
 
-def _report_from(before: int, report: Report) -> Report:
+def _add_finished_samples(before: int, report: Report) -> Report:
     """Return a report that counts the ``before`` samples of a chunk that were finished earlier."""
     return lambda more: report(before + more)
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robustatlas.attacks.catalogue import catalogue, searched_by
+from robustatlas.attacks.catalogue import catalogue, single_optimizer_attack
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.effort import scale_effort
 from robustatlas.attacks.passes import maximal_passes
@@ -166,7 +166,7 @@ def _attacks_of_threat(attack: Attack) -> list[Attack]:
     same = [other for other in catalogue().values() if other.threat == attack.threat and other.name != attack.name]
     if same or not attack.threat.optimised:
         return same
-    return [searched_by(optimizer, catalogue()[attack.name]) for optimizer in _ALONE]
+    return [single_optimizer_attack(optimizer, catalogue()[attack.name]) for optimizer in _ALONE]
 
 
 def _recorded(name: str, result: Result, ours: str) -> Attack:

@@ -30,7 +30,7 @@ _PLAN_ABOVE_WORK = 10.0
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedTasks:
     """Tasks on chosen samples that have passed the checks.
 
     Attributes:
@@ -99,7 +99,7 @@ def show_warning(display: Progress, warning: str) -> None:
 def complete(
     run: Run,
     store: RowStore,
-    ready: Prepared,
+    ready: PreparedTasks,
     request: Request,
     ways: Collection[Backward | None],
     cores: Cores | None = None,
@@ -133,7 +133,7 @@ def complete(
             first_seconds=first_seconds,
         )
         if dispatcher.unfinished_samples:
-            _work_through(dispatcher, ready, places, shared, ways)
+            _run_tasks(dispatcher, ready, places, shared, ways)
         else:
             has_all = f"{run.path or 'the run'} has all of it, results of {run.identity.created}"
             ready.display.note(f"Nothing to do: {has_all}.")
@@ -141,9 +141,9 @@ def complete(
             return
 
 
-def _work_through(
+def _run_tasks(
     dispatcher: Dispatcher,
-    ready: Prepared,
+    ready: PreparedTasks,
     places: Sequence[str] | Cluster,
     cores: Cores | None,
     ways: Collection[Backward | None],
@@ -172,7 +172,7 @@ def _work_through(
 def _share(
     runner: ChunkRunner,
     dispatcher: Dispatcher,
-    ready: Prepared,
+    ready: PreparedTasks,
     places: Sequence[str] | Cluster,
     threads: int | None,
     ways: Collection[Backward | None],

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robustatlas.common.errors import UserError
 from robustatlas.data import Rows
-from robustatlas.evaluation.memory import ran_out, seconds_of_a_pass, weights_of
+from robustatlas.evaluation.memory import network_weights, ran_out, seconds_of_a_pass
 from robustatlas.evaluation.workers import can_start_workers
 from robustatlas.evaluation.workers.memory import usable_bytes
 from robustatlas.models.classifier import Classifier, undisturbed
@@ -60,7 +60,7 @@ class Cores:
             torch.set_num_threads(before)
 
 
-def cores_for(model: Classifier, images: Rows, threads: int | None = None) -> Cores:
+def choose_cores(model: Classifier, images: Rows, threads: int | None = None) -> Cores:
     """Return the cores that torch may use, and the faster of one thread and all, measured now; or ``threads``."""
     count = torch.get_num_threads()
     if threads is not None:
@@ -87,7 +87,7 @@ def can_share(model: Classifier) -> bool:
 
 
 def _runs_on_torch_cpu(model: Classifier) -> bool:
-    return model.device.type == "cpu" and model.knowledge == "gradients" and bool(weights_of(model))
+    return model.device.type == "cpu" and model.knowledge == "gradients" and bool(network_weights(model))
 
 
 def _seconds(model: Classifier, x: Tensor, threads: int) -> float:

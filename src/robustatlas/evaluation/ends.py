@@ -17,7 +17,7 @@ from robustatlas.checks.diagnosis import Diagnosis
 from robustatlas.checks.indicators import DiagnosedSamples, Measurement
 from robustatlas.checks.indicators.gradients import EndGradient
 from robustatlas.engine.run_ends import Ends, observed_run, run_ends
-from robustatlas.evaluation.reading import Question, diagnosed, halve_until_it_fits, reading_of
+from robustatlas.evaluation.reading import DiagnosisRequest, diagnosed, halve_until_it_fits, indicator_reading
 from robustatlas.models.classifier import Classifier, seeded
 from robustatlas.models.classifier.probing import drop_failing_gradient
 from robustatlas.outcomes import Run
@@ -31,23 +31,23 @@ Levels = Mapping[str, NDArray[np.int64]]
 """Attack -> [n] of each sample of a diagnosis: index of the largest strength that it withstands; -1: none."""
 
 
-def diagnosed_at_ends(store: Run, model: Classifier, question: Question) -> Diagnosis:
+def diagnosed_at_ends(store: Run, model: Classifier, request: DiagnosisRequest) -> Diagnosis:
     """The diagnosis of a run with what is read where its searches ended, of the attacks that are through with the
     samples of the diagnosis."""
-    diagnosis = diagnosed(store, model, question)
+    diagnosis = diagnosed(store, model, request)
     index = np.array(diagnosis.record.index, np.int64)
-    before = {attack.name: diagnosis.checked_strengths.get(attack.name, ()) for attack in question.attacks}
-    question = replace(question, attacks=[_add_strengths(attack, before[attack.name]) for attack in question.attacks])
+    before = {attack.name: diagnosis.checked_strengths.get(attack.name, ()) for attack in request.attacks}
+    request = replace(request, attacks=[_add_strengths(attack, before[attack.name]) for attack in request.attacks])
     through = {
         attack.name: attack.strengths
-        for attack, _ in _searching(question)
+        for attack, _ in _searching(request)
         if len(attack.strengths) > len(before[attack.name])
-        and np.isin(index, store.finished(attack.name, attack.strengths)).all()
+        and np.isin(index, store.finished_samples(attack.name, attack.strengths)).all()
     }
     if not through or not diagnosis.can_change:
         return diagnosis
     levels = withstood(store.table(list(through), index, through), index)
-    record = with_ends(model, question, diagnosis.record, levels)
+    record = with_ends(model, request, diagnosis.record, levels)
     return Diagnosis.from_record(store.keep_diagnosis(record))
 
 
@@ -74,7 +74,7 @@ def _largest(correct: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def with_ends(
-    model: Classifier, question: Question, record: DiagnosisRecord, levels: Levels | None = None
+    model: Classifier, request: DiagnosisRequest, record: DiagnosisRecord, levels: Levels | None = None
 ) -> DiagnosisRecord:
     """A record with what is read where searches ended.
 
@@ -83,20 +83,20 @@ def with_ends(
 
     Args:
         model: of the record.
-        question: of which it is the answer.
+        request: of which it is the answer.
         record: of the samples themselves.
         levels: of the attacks to look at; None: of all, found by one run at each of three of their strengths.
     """
     if levels is None:
-        question = replace(question, attacks=[_reduce_to_three_strengths(attack) for attack in question.attacks])
-    model = drop_failing_gradient(model, question.work.rows[:2])
-    asked = [(attack, run) for attack, run in _searching(question) if levels is None or attack.name in levels]
+        request = replace(request, attacks=[_reduce_to_three_strengths(attack) for attack in request.attacks])
+    model = drop_failing_gradient(model, request.work.rows[:2])
+    asked = [(attack, run) for attack, run in _searching(request) if levels is None or attack.name in levels]
     if model.knowledge != "gradients" or not asked or not record.index:
         return record
     with model.counting() as passes:
         read = []
         for attack, run in asked:
-            searches = _Searches.restore(model, question, record, attack, run)
+            searches = _Searches.restore(model, request, record, attack, run)
             read.append(searches.reading(searches.withstood() if levels is None else levels[attack.name]))
     anew = {reading.name for reading in read}
     return record.model_copy(
@@ -109,29 +109,29 @@ def with_ends(
     )
 
 
-def _searching(question: Question) -> list[tuple[Attack, AttackRun]]:
-    """Return the attacks of a question that go by gradients, each with the run whose ends are looked at."""
-    runs = [(attack, observed_run(plan)) for attack, plan in zip(question.attacks, question.plans, strict=True)]
+def _searching(request: DiagnosisRequest) -> list[tuple[Attack, AttackRun]]:
+    """Return the attacks of a request that go by gradients, each with the run whose ends are looked at."""
+    runs = [(attack, observed_run(plan)) for attack, plan in zip(request.attacks, request.plans, strict=True)]
     return [(attack, run) for attack, run in runs if run is not None]
 
 
 @dataclass(frozen=True)
 class _Searches:
-    """Runs of one attack at the n samples of a diagnosis, which are the ``rows`` [n] of the question's."""
+    """Runs of one attack at the n samples of a diagnosis, which are the ``rows`` [n] of the request."""
 
     model: Classifier
-    question: Question
+    request: DiagnosisRequest
     attack: Attack
     run: AttackRun
     rows: Tensor
 
     @classmethod
     def restore(
-        cls, model: Classifier, question: Question, record: DiagnosisRecord, attack: Attack, run: AttackRun
+        cls, model: Classifier, request: DiagnosisRequest, record: DiagnosisRecord, attack: Attack, run: AttackRun
     ) -> _Searches:
         """Return the runs on the samples of a stored diagnosis."""
-        rows = find_rows(question.work.index, np.array(record.index, np.int64))
-        return cls(model.with_errors(attack.errors), question, attack, run, torch.from_numpy(rows))
+        rows = find_rows(request.work.index, np.array(record.index, np.int64))
+        return cls(model.with_errors(attack.errors), request, attack, run, torch.from_numpy(rows))
 
     def withstood(self) -> NDArray[np.int64]:
         """[n] index of the largest strength at which a run fails; -1: none."""
@@ -139,7 +139,7 @@ class _Searches:
         failed = [
             torch.cat(
                 halve_until_it_fits(
-                    self.question.batch, partial(self._failed, everyone, torch.full_like(everyone, level))
+                    self.request.batch, partial(self._failed, everyone, torch.full_like(everyone, level))
                 )
             )
             for level in range(len(self.attack.strengths))
@@ -147,25 +147,25 @@ class _Searches:
         return _largest(torch.stack(failed, 1).numpy())
 
     def reading(self, levels: NDArray[np.int64]) -> Reading:
-        """Return the reading of the derivative test, on at most as many samples as the question allows.
+        """Return the reading of the derivative test, on at most as many samples as the request allows.
 
         Args:
             levels: ``[n]`` index of the largest strength that each sample withstands; -1: none.
         """
-        indicator, most = EndGradient(self.attack.name), self.question.ends
+        indicator, most = EndGradient(self.attack.name), self.request.ends
         standing = np.flatnonzero(levels >= 0)
         looked_at = torch.from_numpy(standing[:most])
         judged = torch.arange(len(levels)) < (standing[most] if len(standing) > most else len(levels))
         found = Measurement(torch.ones(len(levels), dtype=torch.float64), torch.zeros_like(judged), judged)
         if len(looked_at):
-            parts = halve_until_it_fits(self.question.batch, partial(self._tested, looked_at, torch.from_numpy(levels)))
+            parts = halve_until_it_fits(self.request.batch, partial(self._tested, looked_at, torch.from_numpy(levels)))
             tested = Measurement.concatenate(parts)
             found.values[looked_at], found.doubtful[looked_at], judged[looked_at] = (
                 tested.values.double(),
                 tested.doubtful,
                 tested.judged,
             )
-        told = reading_of(indicator, found)
+        told = indicator_reading(indicator, found)
         return told.model_copy(update={"attack": self.attack.name, "strengths": tuple(self.attack.strengths)})
 
     def _failed(self, places: Tensor, levels: Tensor, size: int) -> list[Tensor]:
@@ -190,12 +190,12 @@ class _Searches:
     def _ends(self, places: Tensor, levels: Tensor) -> tuple[Tensor, Ends]:
         """The rows of the samples at ``places``, and where runs of them end."""
         rows, model = self.rows[places], self.model
-        x, labels = self.question.work.load(model, rows)
-        noise = self.question.noise(rows, model.device, self.attack.name)
-        with seeded(self.question.seed, model.device):
+        x, labels = self.request.work.load(model, rows)
+        noise = self.request.noise(rows, model.device, self.attack.name)
+        with seeded(self.request.seed, model.device):
             return rows, run_ends(model, self.attack, self.run, x, labels, noise, levels[places])
 
     def _measured(self, rows: Tensor, x: Tensor) -> Measurement:
-        labels, noise = self.question.work.labels[rows].to(x.device), self.question.noise(rows, self.model.device)
+        labels, noise = self.request.work.labels[rows].to(x.device), self.request.noise(rows, self.model.device)
         look = DiagnosedSamples(self.model, x, labels, noise, {self.run.backward})
         return Measurement.concatenate([EndGradient(self.attack.name).measure(look)])

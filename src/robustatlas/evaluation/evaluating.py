@@ -9,11 +9,11 @@ from robustatlas.attacks.definition import Attack
 from robustatlas.common.wording import pluralise
 from robustatlas.evaluation.attack_task import AttackTask, CertifiedBefore
 from robustatlas.evaluation.completion import complete, show_warning
-from robustatlas.evaluation.cores import cores_for
+from robustatlas.evaluation.cores import choose_cores
 from robustatlas.evaluation.ends import diagnosed_at_ends
 from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.preparation import Model, PreparedAttacks, evaluation_context, open_model, prepare_attacks
-from robustatlas.evaluation.reading import Question, diagnosed, question_of
+from robustatlas.evaluation.reading import DiagnosisRequest, diagnosed, diagnosis_request
 from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.resume import missing_tasks, notes_on_other_searches
 from robustatlas.models.classifier.backward import BACKWARD, Backward
@@ -31,7 +31,7 @@ untrained networks of four kinds, is 5.0 %."""
 def evaluate_request(model: Model, data: Data, request: Request) -> Result:
     """Evaluate a model, as :func:`robustatlas.evaluate` does, on a request."""
     classifier, samples = open_model(model, data, request)
-    cores = request.cores or cores_for(classifier, samples.rows)
+    cores = request.cores or choose_cores(classifier, samples.rows)
     with cores.limit_threads(), evaluation_context(classifier, request) as display:
         ready = prepare_attacks(classifier, samples, request, display)
         if request.batch_size == "auto":
@@ -44,7 +44,7 @@ def evaluate_request(model: Model, data: Data, request: Request) -> Result:
                 planned = replace(ready, tasks=_announce_tasks(run, ready))
             question = _diagnosis_request(ready) if request.diagnose else None
             if question is not None:
-                _diagnose_before(run, ready, question)
+                _diagnose_run(run, ready, question)
             complete(run, run, planned, request, _gradient_ways(planned.tasks), cores)
             if question is not None:
                 _diagnose_after(run, ready, question)
@@ -89,16 +89,16 @@ def _gradient_ways(tasks: Sequence[AttackTask]) -> set[Backward | None]:
     return {way for way in (None, *BACKWARD) if any((way or "own") in gradient.ways for gradient in gradients)}
 
 
-def _diagnosis_request(ready: PreparedAttacks) -> Question:
+def _diagnosis_request(ready: PreparedAttacks) -> DiagnosisRequest:
     """Return what a diagnosis of the run has to look at."""
     plans = [task.attack.plan(task.search) for task in ready.tasks]
     passes = _LEAST_SHARE_OF_PLAN * 2 * sum(task.cost_weight(ready.classes) for task in ready.tasks)
     gradients = [task.record.gradient for task in ready.tasks if task.record.gradient is not None]
     seed, batch = ready.settings.seed, ready.batch_size
-    return question_of(ready.samples, ready.attacks, plans, seed, batch, passes=passes, gradients=gradients)
+    return diagnosis_request(ready.samples, ready.attacks, plans, seed, batch, passes=passes, gradients=gradients)
 
 
-def _diagnose_before(run: Run, ready: PreparedAttacks, question: Question) -> None:
+def _diagnose_run(run: Run, ready: PreparedAttacks, question: DiagnosisRequest) -> None:
     """Diagnose the run unless it is, and warn if the verdict speaks against what it will find."""
     with ready.explaining_memory():
         diagnosis = diagnosed(run, ready.model, question)
@@ -106,7 +106,7 @@ def _diagnose_before(run: Run, ready: PreparedAttacks, question: Question) -> No
         show_warning(ready.display, diagnosis.warning)
 
 
-def _diagnose_after(run: Run, ready: PreparedAttacks, question: Question) -> None:
+def _diagnose_after(run: Run, ready: PreparedAttacks, question: DiagnosisRequest) -> None:
     """Look at the places where the searches ended, unless it was done, and warn if that speaks against the numbers."""
     with ready.explaining_memory():
         before = diagnosed(run, ready.model, question)

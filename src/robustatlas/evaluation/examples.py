@@ -70,10 +70,10 @@ def read_examples(path: str | Path) -> Examples:
         return _read_run(place) if is_run(place) else _read_folder(place)
     if not place.is_file():
         raise UserError(f"There is no file or folder {place}; give a .npz file, a folder of PNGs, or a run.")
-    return examples_of(_read_npz(place), str(place))
+    return examples_from_arrays(_read_npz(place), str(place))
 
 
-def examples_of(arrays: Arrays, place: str) -> Examples:
+def examples_from_arrays(arrays: Arrays, place: str) -> Examples:
     """Examples from arrays under the names of :func:`read_examples`; ``place`` names them in errors."""
     names = [name for name in arrays if re.fullmatch(r"theta(_\d+)?", name)]
     theta = tuple(arrays[name] for name in sorted(names, key=lambda name: int(name[6:] or 0)))

@@ -17,8 +17,9 @@ from robustatlas.evaluation.auditing import evaluated_and_audited
 from robustatlas.evaluation.forecast import Forecast, forecasted
 from robustatlas.evaluation.request import Data, Request
 from robustatlas.evaluation.throughput import DeviceThroughput
-from robustatlas.models import load_model, parse_settings
 from robustatlas.models.classifier import Classifier
+from robustatlas.models.loading import load_model
+from robustatlas.models.settings import parse_settings
 from robustatlas.results.result import Result
 
 _GRAMMAR = "SOURCE [--name NAME] [--weights FILE] [--mean NUMBERS] [--std NUMBERS] [--set NAME=VALUE]..."
@@ -52,7 +53,7 @@ class FieldModel:
 
 
 @dataclass(frozen=True)
-class Done:
+class FieldOutcome:
     """Result, failure or forecast of one model.
 
     Attributes:
@@ -115,7 +116,7 @@ def evaluate_field(
     *,
     device: str | None = None,
     begin: Callable[[FieldModel], None] = lambda entry: None,
-) -> Iterator[Done]:
+) -> Iterator[FieldOutcome]:
     """Evaluate models one after the other; one that fails does not keep the others from being evaluated.
 
     Args:
@@ -152,7 +153,7 @@ def forecast_field(
     begin: Callable[[FieldModel], None] = lambda entry: None,
     budget: float = 5.0,
     device_throughput: str | None = None,
-) -> Iterator[Done]:
+) -> Iterator[FieldOutcome]:
     """Forecast what each model lacks and will take; nothing is written.
 
     Args:
@@ -183,18 +184,18 @@ def _run_each(
     device: str | None,
     begin: Callable[[FieldModel], None],
     do: Callable[[Classifier, Data, Request], dict[str, Any]],
-) -> Iterator[Done]:
+) -> Iterator[FieldOutcome]:
     for entry in field:
         begin(entry)
         begun = time.perf_counter()
         try:
             model = entry.load(device)
             rows = data(model) if callable(data) else data
-            done = Done(entry, **do(model, rows, replace(request, run=entry.run(store))))
+            done = FieldOutcome(entry, **do(model, rows, replace(request, run=entry.run(store))))
         except UserError as error:
-            done = Done(entry, failure=str(error))
+            done = FieldOutcome(entry, failure=str(error))
         except Exception as error:  # of whatever a model does
-            done = Done(entry, failure=f"{first_line(error)}.")
+            done = FieldOutcome(entry, failure=f"{first_line(error)}.")
         yield replace(done, seconds=time.perf_counter() - begun)
         model = rows = done = None  # type: ignore[assignment]
         gc.collect()  # the next one may need the memory of this one

@@ -14,7 +14,7 @@ from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.scalars import real_or_nan
 from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.chunks import Chunk
-from robustatlas.evaluation.cores import SMALLEST_CHUNK, can_share, cores_for
+from robustatlas.evaluation.cores import SMALLEST_CHUNK, can_share, choose_cores
 from robustatlas.evaluation.dispatcher import CHUNK_SECONDS
 from robustatlas.evaluation.identity import check_answers
 from robustatlas.evaluation.preparation import Model, PreparedAttacks, evaluation_context, open_model, prepare_attacks
@@ -113,7 +113,7 @@ def forecasted(
     if not 0 < real_or_nan(budget) < math.inf:
         raise UserError(f"budget={shorten(repr(budget))}; expected a positive number of seconds.")
     classifier, samples = open_model(model, data, request)
-    cores = request.cores or cores_for(classifier, samples.rows)
+    cores = request.cores or choose_cores(classifier, samples.rows)
     with cores.limit_threads(), evaluation_context(classifier, request) as display:
         ready = prepare_attacks(classifier, samples, request, display)
         store = request.open_run(ready.identity)
@@ -155,7 +155,7 @@ def _throughput_pace(ready: PreparedAttacks, throughput: DeviceThroughput) -> fl
     return throughput.seconds_a_pass(ready.model.net, image)
 
 
-class _Enough(Exception):  # noqa: N818
+class _TrialFinished(Exception):  # noqa: N818
     """The trial has had its time."""
 
 
@@ -165,7 +165,7 @@ def _stop_after(seconds: float) -> Callable[[Passes], None]:
 
     def watch(passes: Passes) -> None:
         if passes.forward and time.perf_counter() > until:
-            raise _Enough
+            raise _TrialFinished
 
     return watch
 
@@ -175,7 +175,7 @@ def _measure_pace(ready: PreparedAttacks, task: AttackTask, missing: NDArray[np.
     count = min(len(missing), ready.settings.batch_size)
     chunk = Chunk.cut(ready.samples, missing[np.linspace(0, len(missing) - 1, count).round().astype(int)])
     begun = time.perf_counter()
-    with ready.model.counting(_stop_after(budget)) as passes, suppress(_Enough):
+    with ready.model.counting(_stop_after(budget)) as passes, suppress(_TrialFinished):
         task.run(ready.model, chunk, ready.settings, lambda finished: None)
     return (time.perf_counter() - begun) / max(passes.forward + passes.backward, 1)
 
@@ -183,8 +183,8 @@ def _measure_pace(ready: PreparedAttacks, task: AttackTask, missing: NDArray[np.
 def _bytes_on_disk(ready: PreparedAttacks, record: AttackRecord, samples: int, seconds: float) -> float:
     """Return the bytes of ``samples`` rows in parts, where a sample takes ``seconds``."""
     row = sum(
-        np.dtype(kind).itemsize * (len(record.strengths) if dimensions == 2 else 1)
-        for kind, dimensions in OUTCOME_COLUMNS.values()
+        np.dtype(column.kind).itemsize * math.prod(column.shape(1, len(record.strengths)))
+        for column in OUTCOME_COLUMNS.values()
     )
     part = min(samples, max(SMALLEST_CHUNK, CHUNK_SECONDS / max(seconds, 1e-9)))
     image = 4 * math.prod(ready.samples.rows.shape[1:]) if ready.settings.keep_adversarial else 0

@@ -25,7 +25,7 @@ from robustatlas.outcomes.identity import LOGIT_TOLERANCE, current_time
 from robustatlas.outcomes.records import GradientRecord
 
 
-def identity_of(model: Classifier, shape: Sequence[int], data: DataRecord) -> Identity:
+def run_identity(model: Classifier, shape: Sequence[int], data: DataRecord) -> Identity:
     """Return the identity of a run of ``model`` on ``data``, whose inputs have the ``shape`` (without the batch)."""
     return Identity(model=model_record(model, shape), data=data, created=current_time())
 
@@ -125,12 +125,12 @@ def check_answers(model: Classifier, run: Run, work: ChosenSamples) -> None:
     would.
     """
     known = run.clean(work.index)
-    rows = np.flatnonzero(np.isin(work.index, known["index"]) & ~np.isnan(_margins_at(known, work.index)))
+    rows = np.flatnonzero(np.isin(work.index, known["index"]) & ~np.isnan(_recorded_margins(known, work.index)))
     if not len(rows):
         return
     rows = rows[np.linspace(0, len(rows) - 1, min(_COMPARED, len(rows))).round().astype(np.int64)]
     positions = torch.from_numpy(rows)
-    (x, labels), stored = work.load(model, positions), _margins_at(known, work.index[rows])
+    (x, labels), stored = work.load(model, positions), _recorded_margins(known, work.index[rows])
     margin, low, high = (values.double().cpu().numpy() for values in _margin_and_bounds(model, x, labels, 0))
     again = _margin_and_bounds(model, x, labels, 1)[0].double().cpu().numpy()
     if ((again < low) | (again > high)).any():
@@ -151,7 +151,7 @@ def check_answers(model: Classifier, run: Run, work: ChosenSamples) -> None:
         )
 
 
-def _margins_at(known: Mapping[str, NDArray[Any]], index: NDArray[np.int64]) -> NDArray[np.float64]:
+def _recorded_margins(known: Mapping[str, NDArray[Any]], index: NDArray[np.int64]) -> NDArray[np.float64]:
     """The margins that are known of the samples ``index`` [N]; NaN elsewhere."""
     order = np.argsort(known["index"], kind="stable")
     held = known["index"][order]

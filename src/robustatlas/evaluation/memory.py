@@ -137,12 +137,12 @@ def bytes_kept(model: Classifier, x: Tensor) -> float:
         if not ran_out(error):
             raise
         return 0.0
-    weights = {part.untyped_storage()._cdata for part in weights_of(model) if part.layout == torch.strided}
+    weights = {part.untyped_storage()._cdata for part in network_weights(model) if part.layout == torch.strided}
     del answer
     return sum(size for place, size in kept.items() if place not in weights) / len(x)
 
 
-def weights_of(model: Classifier) -> list[Tensor]:
+def network_weights(model: Classifier) -> list[Tensor]:
     """Return the weights of a network of torch."""
     return [*model.net.parameters(), *model.net.buffers()] if isinstance(model.net, nn.Module) else []
 

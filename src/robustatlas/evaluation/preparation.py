@@ -16,9 +16,9 @@ from robustatlas.common.wording import masked_warning
 from robustatlas.evaluation.attack_choice import choose_attacks, fitting_attacks
 from robustatlas.evaluation.attack_task import AttackTask
 from robustatlas.evaluation.chunks import ChunkSettings
-from robustatlas.evaluation.completion import Prepared, show_warning
+from robustatlas.evaluation.completion import PreparedTasks, show_warning
 from robustatlas.evaluation.gradients import gradient_record
-from robustatlas.evaluation.identity import identity_of
+from robustatlas.evaluation.identity import run_identity
 from robustatlas.evaluation.memory import bytes_kept, fitting_batch, seconds_of_a_batch, seconds_of_a_pass
 from robustatlas.evaluation.progress import Progress, progress_shown
 from robustatlas.evaluation.records import attack_record
@@ -61,7 +61,7 @@ def evaluation_context(model: Classifier, request: Request) -> Iterator[Progress
 
 
 @dataclass(frozen=True)
-class PreparedAttacks(Prepared):
+class PreparedAttacks(PreparedTasks):
     """Attacks on chosen samples that have passed the checks; one task for each attack, whatever a run has of it."""
 
     tasks: Sequence[AttackTask]
@@ -74,11 +74,11 @@ class PreparedAttacks(Prepared):
 
 def prepare_attacks(model: Classifier, samples: ChosenSamples, request: Request, display: Progress) -> PreparedAttacks:
     """Choose the attacks, and check that they, the model and the data fit each other."""
-    named = request.attacks_on(model)
+    named = request.attacks_or_default(model)
     attacks = choose_attacks(request, model, samples.first.images)
     if request.pixels == EIGHT_BIT:
         check_levels(samples.rows[:_CHECKED_PIXELS])
-    searches = {attack.name: attack.searched_by(request.search) for attack in attacks}
+    searches = {attack.name: attack.choose_search(request.search) for attack in attacks}
     warnings = check_attacks(model, attacks, samples.rows) + check_model(model, samples.rows, samples.labels)
     warnings += check_classes(samples.labels, samples.classes, model, drawn=request.is_number_of_samples)
     model = drop_failing_gradient(model, samples.rows[:_TRIED_BACKWARD])
@@ -91,7 +91,7 @@ def prepare_attacks(model: Classifier, samples: ChosenSamples, request: Request,
     lost = {task.record.name: task.record.gradient.without for task in tasks if task.record.gradient is not None}
     if invalid := {name: share for name, share in lost.items() if share}:
         show_warning(display, masked_warning(invalid))
-    identity, settings = identity_of(model, samples.rows.shape[1:], samples.record), _settings(model, samples, request)
+    identity, settings = run_identity(model, samples.rows.shape[1:], samples.record), _settings(model, samples, request)
     seconds = _seconds_per_pair(model, samples, min(settings.batch_size, len(samples.labels)))
     return PreparedAttacks(model, samples, tasks, identity, (*warnings, *left_out), settings, display, seconds)
 

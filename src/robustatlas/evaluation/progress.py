@@ -203,11 +203,11 @@ class LineProgress(Progress):
 
 def progress_shown(progress: bool | Progress | None) -> AbstractContextManager[Progress]:
     """The display that ``evaluate(progress=...)`` asks for."""
-    return display_for(progress, Progress, LineProgress, BarProgress)
+    return choose_display(progress, Progress, LineProgress, BarProgress)
 
 
 @contextmanager
-def display_for(
+def choose_display(
     progress: bool | D | None, silent: type[D], lines: Callable[[], D], barred: Callable[[Console], Any]
 ) -> Iterator[D]:
     """The display of a kind that ``progress`` asks for: one's own, ``lines``, or where standard error is a terminal

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Question:
+class DiagnosisRequest:
     """Request of a diagnosis: samples, attacks and indicators.
 
     Attributes:
@@ -54,7 +54,7 @@ class Question:
         batch: samples at once.
         indicators: to be read.
         ends: samples that withstand something, at most, whose searches are looked at where they ended, of each attack.
-        gradients: as the run records them; another gradient is another question.
+        gradients: as the run records them; another gradient is another request.
     """
 
     work: ChosenSamples
@@ -69,7 +69,7 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """Digest that is equal for equal questions."""
+        """Digest that is equal for equal requests."""
         ways = sorted({str(way) for plan in self.plans for way in backward_rules(plan)})
         objectives = sorted({run.objective for plan in self.plans for run in plan.runs})
         spans = [list(span) for span in sample_spans(self.work.index)]
@@ -81,7 +81,7 @@ class Question:
         return Noise.for_samples(self.seed, torch.from_numpy(self.work.index[rows.numpy()]).to(device), of)
 
 
-def question_of(
+def diagnosis_request(
     work: ChosenSamples,
     attacks: Sequence[Attack],
     plans: Sequence[Plan],
@@ -91,8 +91,8 @@ def question_of(
     passes: float = 0.0,
     gradients: Sequence[GradientRecord] = (),
     everything: bool = False,
-) -> Question:
-    """The question that a diagnosis of some attacks asks of ``count`` samples. By default these are as many as cost a
+) -> DiagnosisRequest:
+    """Return the request to diagnose some attacks at ``count`` samples. By default these are as many as cost a
     twentieth of the ``passes`` a sample that the evaluation takes, with the look at the ends of searches, and at least
     32 (or all). ``everything``: with the indicators that decide nothing."""
     everyone = len(work.index)
@@ -102,7 +102,7 @@ def question_of(
     indicators = tuple(
         kind for kind in INDICATORS.load_usable().values() if kind.part == "always" and (everything or kind.decides)
     )
-    return Question(work, attacks, plans, seed, number, batch, indicators, ends, gradients)
+    return DiagnosisRequest(work, attacks, plans, seed, number, batch, indicators, ends, gradients)
 
 
 def _passes_at_ends(plans: Sequence[Plan]) -> int:
@@ -111,29 +111,27 @@ def _passes_at_ends(plans: Sequence[Plan]) -> int:
     return sum(2 * run.optimizer.evaluations + 1 + _END for run in runs)
 
 
-def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
+def read_indicators(model: Classifier, request: DiagnosisRequest) -> DiagnosisRecord:
     """Ask: choose samples at random among those that are classified correctly, and read all indicators at them."""
-    model = drop_failing_gradient(model, question.work.rows[:2])
+    model = drop_failing_gradient(model, request.work.rows[:2])
     with model.counting() as passes:
-        chosen = halve_until_it_fits(question.batch, lambda size: _select_samples(model, question, size))
-        gradients = model.knowledge == "gradients" and any(map(backward_rules, question.plans))
+        chosen = halve_until_it_fits(request.batch, lambda size: _select_samples(model, request, size))
+        gradients = model.knowledge == "gradients" and any(map(backward_rules, request.plans))
         indicators = [
             indicator()
-            for indicator in question.indicators
+            for indicator in request.indicators
             if _KNOWS[model.knowledge] >= _KNOWS[indicator.needs] and (gradients or indicator.needs != "gradients")
         ]
-        measured = halve_until_it_fits(
-            question.batch, lambda size: _measured(model, question, chosen, indicators, size)
-        )
-    objectives = {run.objective for plan in question.plans for run in plan.runs}
+        measured = halve_until_it_fits(request.batch, lambda size: _measured(model, request, chosen, indicators, size))
+    objectives = {run.objective for plan in request.plans for run in plan.runs}
     count = max(1, len(chosen))
     return DiagnosisRecord(
-        asked=question.digest,
+        asked=request.digest,
         created=current_time("microseconds"),
-        told=gradients or not any(attack.threat.optimised for attack in question.attacks),
-        index=tuple(question.work.index[chosen.numpy()].tolist()),
+        told=gradients or not any(attack.threat.optimised for attack in request.attacks),
+        index=tuple(request.work.index[chosen.numpy()].tolist()),
         readings=tuple(
-            reading_of(indicator, found, indicator.severity_of(objectives))
+            indicator_reading(indicator, found, indicator.severity_of(objectives))
             for indicator, found in zip(indicators, measured, strict=True)
         ),
         forward=round(passes.forward / count, 2),
@@ -141,15 +139,15 @@ def readings_of(model: Classifier, question: Question) -> DiagnosisRecord:
     )
 
 
-def diagnosed(store: Run, model: Classifier, question: Question) -> Diagnosis:
+def diagnosed(store: Run, model: Classifier, request: DiagnosisRequest) -> Diagnosis:
     """The diagnosis that a run has, or else one that is made and kept in it."""
-    known = [record for record in store.diagnoses() if record.asked == question.digest]
+    known = [record for record in store.diagnoses() if record.asked == request.digest]
     if not known:
-        known = [store.keep_diagnosis(readings_of(model, question))]
+        known = [store.keep_diagnosis(read_indicators(model, request))]
     return Diagnosis.from_record(known[-1])
 
 
-def reading_of(indicator: Indicator, found: Measurement, severity: str | None = None) -> Reading:
+def indicator_reading(indicator: Indicator, found: Measurement, severity: str | None = None) -> Reading:
     """Return the reading of an indicator, as it is stored."""
     values = [
         _rounded(value) if judged else None
@@ -176,32 +174,32 @@ def _rounded(value: float) -> float:
     return float(f"{min(max(value, -1e300), 1e300):.{_DIGITS}g}")
 
 
-def _select_samples(model: Classifier, question: Question, size: int) -> Tensor:
+def _select_samples(model: Classifier, request: DiagnosisRequest, size: int) -> Tensor:
     """Rows [n] of the samples to look at: the first in random order that are classified correctly, in that order."""
-    work = question.work
+    work = request.work
     order = torch.from_numpy(np.argsort(work.index, kind="stable"))
-    order = order[torch.from_numpy(random_generator(question.seed).permutation(len(order)))]
+    order = order[torch.from_numpy(random_generator(request.seed).permutation(len(order)))]
     found: list[Tensor] = []
     with torch.no_grad():
-        for rows in torch.split(order, max(1, min(size, question.count))):
+        for rows in torch.split(order, max(1, min(size, request.count))):
             x, labels = work.load(model, rows)
-            noise = question.noise(rows, model.device).child(0)
+            noise = request.noise(rows, model.device).child(0)
             with seeded(0, model.device):
                 logits = model.logits(x, labels=labels, noise=noise, verifying=True)
             found.append(rows[(logits.argmax(1) == labels).cpu()])
-            if sum(map(len, found)) >= question.count:
+            if sum(map(len, found)) >= request.count:
                 break
-    return torch.cat(found)[: question.count]
+    return torch.cat(found)[: request.count]
 
 
 def _measured(
-    model: Classifier, question: Question, chosen: Tensor, indicators: Sequence[Indicator], size: int
+    model: Classifier, request: DiagnosisRequest, chosen: Tensor, indicators: Sequence[Indicator], size: int
 ) -> list[Measurement]:
     """Return the measurements of each indicator on all samples, in batches of ``size``."""
-    ways = {way for plan in question.plans for way in backward_rules(plan)} or {None}
+    ways = {way for plan in request.plans for way in backward_rules(plan)} or {None}
     parts: list[list[Measurement]] = []
     for rows in torch.split(chosen, size):
-        look = DiagnosedSamples(model, *question.work.load(model, rows), question.noise(rows, model.device), ways)
+        look = DiagnosedSamples(model, *request.work.load(model, rows), request.noise(rows, model.device), ways)
         parts.append([indicator.measure(look) for indicator in indicators])
     if not parts:
         nothing = torch.zeros(0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.counterparts import counterpart_of
+from robustatlas.attacks.counterparts import counterpart_name
 from robustatlas.attacks.definition import Attack, Effort, Search
 from robustatlas.attacks.description import to_plain_data
 from robustatlas.attacks.everyday import with_edges
@@ -76,7 +76,7 @@ def attack_record(
         calibrated=attack.about.calibrated,
         effort="" if effort == "default" else effort,
         runs=tuple(run_in_words(run) for run in plan.runs),
-        counterpart=counterpart_of(attack),
+        counterpart=counterpart_name(attack),
         largest=largest if math.isfinite(largest) else None,
     )
 

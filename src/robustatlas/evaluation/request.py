@@ -19,8 +19,8 @@ from robustatlas.common.scalars import integer_or_none, parse_count, parse_seed
 from robustatlas.data import Dataset
 from robustatlas.evaluation.cores import Cores
 from robustatlas.evaluation.progress import Progress
-from robustatlas.evaluation.workers import Cluster, cluster_of
-from robustatlas.evaluation.workers.share import Share, share_of
+from robustatlas.evaluation.workers import Cluster, parse_cluster
+from robustatlas.evaluation.workers.share import Share, parse_share
 from robustatlas.models.classifier import Classifier
 from robustatlas.outcomes import Identity, Run
 from robustatlas.outcomes.locks import part_lock
@@ -39,7 +39,7 @@ Pixels = Literal["any", "8bit"]
 EIGHT_BIT: Pixels = "8bit"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Request:
     """The arguments of :func:`robustatlas.evaluate`, all but the model and the data.
 
@@ -83,14 +83,12 @@ class Request:
     cores: Cores | None = None
 
     def __post_init__(self) -> None:
-        self._keep("seed", parse_seed(self.seed))
-        if not isinstance(self.batch_size, str) or self.batch_size != "auto":
-            self._keep_count("batch_size")
-        self._keep_count("shard_size")
-        if not isinstance(self.workers, str) or self.workers != "auto":
-            self._keep_count("workers")
+        self.seed = parse_seed(self.seed)
+        self.batch_size = _count_or_auto("batch_size", self.batch_size)
+        self.shard_size = _count_or_none("shard_size", self.shard_size)
+        self.workers = _count_or_auto("workers", self.workers)
         if self.audit != 0:
-            self._keep_count("audit")
+            self.audit = _count_or_none("audit", self.audit)
         _check_run(self.run)
         _check_names(self.exclude)
         _check_devices(self.devices)
@@ -99,22 +97,15 @@ class Request:
         _check_switch("keep_adversarial", self.keep_adversarial)
         _check_switch("diagnose", self.diagnose)
         _check_progress(self.progress)
-        self._keep("part", share_of(self.part))
-        self._keep("ray", cluster_of(self.ray, self._count_of_workers))
-
-    def _keep(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+        self.part = parse_share(self.part)
+        self.ray = parse_cluster(self.ray, self._count_of_workers)
 
     @property
     def is_number_of_samples(self) -> bool:
         """True if a number of samples is asked for, or all, and not positions or a mask."""
         return self.samples is None or integer_or_none(self.samples) is not None
 
-    def _keep_count(self, name: str) -> None:
-        if (value := getattr(self, name)) is not None:
-            self._keep(name, parse_count(name, value))
-
-    def attacks_on(self, model: Classifier) -> Attacks:
+    def attacks_or_default(self, model: Classifier) -> Attacks:
         """Return the attacks that are named, or the default ones of ``model``."""
         return default_attacks(model) if self.attacks is None else self.attacks
 
@@ -153,7 +144,7 @@ class Request:
     @property
     def share(self) -> Share:
         """Part of the samples that is asked for."""
-        return share_of(self.part)
+        return parse_share(self.part)
 
     def lock_part(self, run: Run, say: Callable[[str], None]) -> AbstractContextManager[None]:
         """Hold the lock of the part that is asked for, unless the run was handed over open: then its opener holds it.
@@ -168,6 +159,16 @@ class Request:
     def part_mask(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Return a mask [count] of the samples of the part that is asked for."""
         return self.share.mask(count)
+
+
+def _count_or_none(name: str, value: int | str | None) -> int | None:
+    """Return an optional positive number as a plain integer."""
+    return None if value is None else parse_count(name, value)
+
+
+def _count_or_auto(name: str, value: int | Literal["auto"] | None) -> int | Literal["auto"] | None:
+    """Return an optional positive number as a plain integer, or ``"auto"``."""
+    return "auto" if isinstance(value, str) and value == "auto" else _count_or_none(name, value)
 
 
 def _check_run(run: Any) -> None:

@@ -118,7 +118,9 @@ def bootstrap_replicates(statistics: Sequence[SampleStatistic], replicates: int 
     generator = np.random.default_rng(origin)
     blocks = []
     for start in range(0, count, _REPLICATES_PER_BLOCK):
-        weights = _draw_weights(generator, min(_REPLICATES_PER_BLOCK, count - start), samples)
+        resamples = range(min(_REPLICATES_PER_BLOCK, count - start))
+        drawn = [np.bincount(generator.integers(samples, size=samples), minlength=samples) for _ in resamples]
+        weights = np.array(drawn, np.float32)  # [R, N], how often each resample contains each sample
         means = {key: (weights @ columns).astype(np.float64) / samples for key, columns in distinct.items()}
         blocks.append([statistic.combine(means[id(statistic.columns)]) for statistic in statistics])
     return np.concatenate(blocks, axis=1)
@@ -329,9 +331,3 @@ class AccuracyStatistics:
             known = ", ".join(self.outcomes.attacks) or "none"
             raise UserError(f"{self.outcomes.name} was not evaluated with {', '.join(unknown)}; it has {known}.")
         return np.concatenate([self._position[attack] for attack in attacks])
-
-
-def _draw_weights(generator: np.random.Generator, replicates: int, samples: int) -> NDArray[np.float32]:
-    """Return how often [R, N] each of R resamples of N samples contains each sample."""
-    drawn = [np.bincount(generator.integers(samples, size=samples), minlength=samples) for _ in range(replicates)]
-    return np.array(drawn, np.float32)

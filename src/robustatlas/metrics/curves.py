@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,8 +18,8 @@ from robustatlas.common.typed_strengths import (
     falling_scale_start,
     format_size,
     format_strength,
+    range_words,
     value_as_typed,
-    words_up_to,
 )
 from robustatlas.common.wording import pluralise
 from robustatlas.metrics.intervals import check_confidence, proportion_bounds
@@ -98,7 +98,19 @@ class Crossing:
     significant: bool
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
+class StrengthCounts:
+    """Number of samples broken at each strength of an attack that judges each by itself.
+
+    Attributes:
+        strengths: [S] as people type them, in the order of harm.
+        broken: [S + 1], on clean inputs and at each strength.
+    """
+
+    strengths: NDArray[np.float64]
+    broken: NDArray[np.int64]
+
+
 class RobustnessCurve(Tabular):
     """The robust error R(size): percentage of samples with an adversarial example no larger than the size.
 
@@ -116,8 +128,7 @@ class RobustnessCurve(Tabular):
             these are 100 and -inf, and 0 and inf are read as they are.
         attack: name of the attack, by which sizes are read and written in all methods.
         unit: what the size measures, for labels of axes.
-        judged: of an attack that judges each strength by itself: its strengths [S] as people type them, and the number
-            of samples broken on clean inputs and at each of them [S + 1]; None for the distribution of the minimal
+        strength_counts: of an attack that judges each strength by itself; None for the distribution of the minimal
             sizes.
         model: fingerprint or name that chooses colour and dash in figures; empty if unknown.
 
@@ -137,20 +148,21 @@ class RobustnessCurve(Tabular):
         (array([25., 50., 50.]), 30.0)
     """
 
-    minimal_sizes: NDArray[np.float64]
-    attack: str = ""
-    unit: str = ""
-    judged: tuple[NDArray[np.float64], NDArray[np.int64]] | None = None
-    model: str = ""
-
-    def __post_init__(self) -> None:
-        sizes = sizes_as_typed(self._distances, self.attack)
-        sizes.setflags(write=False)
-        object.__setattr__(self, "minimal_sizes", sizes)
-
-    @cached_property
-    def _distances(self) -> NDArray[np.float64]:
-        return check_minimal(read_sizes(self.minimal_sizes, self.attack), self.attack or "the curve").copy()
+    def __init__(
+        self,
+        minimal_sizes: ArrayLike,
+        attack: str = "",
+        unit: str = "",
+        strength_counts: StrengthCounts | None = None,
+        model: str = "",
+    ) -> None:
+        self._distances: Final = check_minimal(read_sizes(minimal_sizes, attack), attack or "the curve").copy()
+        self.minimal_sizes: Final = sizes_as_typed(self._distances, attack)
+        self.minimal_sizes.setflags(write=False)
+        self.attack: Final = attack
+        self.unit: Final = unit
+        self.strength_counts: Final = strength_counts
+        self.model: Final = model
 
     @cached_property
     def distance_curve(self) -> RobustnessCurve:
@@ -160,8 +172,10 @@ class RobustnessCurve(Tabular):
         """
         if falling_scale_start(self.attack) is None:
             return self
-        judged = None if self.judged is None else (read_places(self.judged[0], self.attack), self.judged[1])
-        return replace(self, minimal_sizes=self._distances, attack="", judged=judged)
+        counts = self.strength_counts
+        if counts is not None:
+            counts = replace(counts, strengths=read_places(counts.strengths, self.attack))
+        return RobustnessCurve(self._distances, unit=self.unit, strength_counts=counts, model=self.model)
 
     def _grid(self) -> Grid:
         rising = self.distance_curve
@@ -188,14 +202,14 @@ class RobustnessCurve(Tabular):
         return {"size": band.sizes, "robust_error": self.at(band.sizes), "low": band.low, "high": band.high}
 
     @classmethod
-    def from_outcome(cls, outcome: Outcome) -> RobustnessCurve:
+    def from_outcome(cls, outcome: Outcome, model: str = "") -> RobustnessCurve:
         """Return the curve of what an attack found: at each of its strengths 100 minus the robust accuracy, exactly."""
         attack, unit = outcome.attack, outcome.unit
         if outcome.monotone:
-            return cls(sizes_as_typed(outcome.minimal_size, attack), attack, unit)
-        counts = outcome.broken([0.0, *outcome.strengths]).sum(axis=0)
-        judged = (sizes_as_typed(outcome.strengths, attack), counts)
-        return cls(sizes_as_typed(outcome.minimal_strength, attack), attack, unit, judged)
+            return cls(sizes_as_typed(outcome.minimal_size, attack), attack, unit, model=model)
+        broken = outcome.broken([0.0, *outcome.strengths]).sum(axis=0)
+        counts = StrengthCounts(sizes_as_typed(outcome.strengths, attack), broken)
+        return cls(sizes_as_typed(outcome.minimal_strength, attack), attack, unit, counts, model)
 
     @property
     def samples(self) -> int:
@@ -211,8 +225,8 @@ class RobustnessCurve(Tabular):
 
     @cached_property
     def _steps(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        if self.judged is not None:
-            return np.concatenate([[0.0], read_places(self.judged[0], self.attack)]), self.judged[1]
+        if (counts := self.strength_counts) is not None:
+            return np.concatenate([[0.0], read_places(counts.strengths, self.attack)]), counts.broken
         finite = np.sort(self._distances[np.isfinite(self._distances)])
         sizes = np.unique(np.concatenate([[0.0], finite]))
         return sizes, np.searchsorted(finite, sizes, side="right")
@@ -267,7 +281,7 @@ class RobustnessCurve(Tabular):
         return float(percent(counts @ widths, self.samples) / end)
 
     def band(self, confidence: float = 0.95, kind: BandKind = "simultaneous") -> Band:
-        """Confidence band of the curve, for samples drawn independently.
+        """Return a confidence band of the curve, for samples drawn independently.
 
         `simultaneous`: the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant; with at least the asked
         confidence the whole true curve lies within. `pointwise`: Clopper-Pearson; so does each point on its own.
@@ -322,7 +336,7 @@ class RobustnessCurve(Tabular):
         if not isinstance(other, RobustnessCurve):
             raise UserError(f"Curves cross other curves; given: {shorten(repr(other))}.")
         ours, theirs = self.distance_curve, other.distance_curve
-        sizes = _merged(np.concatenate([ours.jumps, theirs.jumps]), tolerance)
+        sizes = _distinct_sizes(np.concatenate([ours.jumps, theirs.jumps]), tolerance)
         reach = sizes * (1 + tolerance)
         gap = ours.at(reach) - theirs.at(reach)
         leads = np.flatnonzero(gap != 0)
@@ -358,7 +372,7 @@ class RobustnessCurve(Tabular):
 
 
 def dkw_half_width(samples: int, confidence: float) -> float:
-    """Half-width, in percent, of the simultaneous band of an empirical distribution function of N samples.
+    """Return the half-width, in percent, of the simultaneous band of an empirical distribution function of N samples.
 
     Source: Massart 1990, "The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality".
 
@@ -370,7 +384,7 @@ def dkw_half_width(samples: int, confidence: float) -> float:
 
 
 def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
-    """The curve of the per-sample strongest of several attacks of one threat model, on the same samples.
+    """Return the curve of the per-sample strongest of several attacks of one threat model, on the same samples.
 
     Args:
         curves: of several attacks, on the same samples in the same order.
@@ -391,7 +405,7 @@ def envelope(curves: Sequence[RobustnessCurve]) -> RobustnessCurve:
     if len({curve.samples for curve in curves}) > 1:
         counts = ", ".join(str(curve.samples) for curve in curves)
         raise UserError(f"An envelope is taken over curves of the same samples; these have {counts} samples.")
-    if any(curve.judged is not None for curve in curves):
+    if any(curve.strength_counts is not None for curve in curves):
         raise UserError("An envelope is taken over sizes; one of the curves is judged at each strength by itself.")
     attack = curves[0].attack
     sizes = np.minimum.reduce([curve.distance_curve.minimal_sizes for curve in curves])
@@ -457,8 +471,8 @@ def _places(given: ArrayLike, attack: str) -> NDArray[np.float64]:
     return places
 
 
-def _merged(sizes: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
-    """Distinct sizes, increasing; of those that agree up to the tolerance the largest stands for all."""
+def _distinct_sizes(sizes: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+    """Return distinct sizes, increasing; of those that agree up to the tolerance the largest stands for all."""
     distinct = np.unique(sizes)
     last_of_its_kind = np.append(np.diff(distinct) > tolerance * distinct[1:], True)[: distinct.size]
     return np.asarray(distinct[last_of_its_kind], dtype=np.float64)
@@ -523,7 +537,7 @@ def change_of_slope(
         >>> round(found.size, 2), found.significant, found.after > 5 * found.before
         (0.5, True, True)
     """
-    if curve.judged is not None:
+    if curve.strength_counts is not None:
         raise UserError("The curve is judged at each strength by itself, so it has no slope; give a nested attack's.")
     check_confidence(confidence)
     end = read_end(up_to, curve.attack, "up_to")
@@ -534,16 +548,16 @@ def change_of_slope(
     bases = np.stack([np.stack([np.ones_like(grid), grid, np.maximum(grid - knot, 0)], 1) for knot in candidates])
     inverses = np.linalg.pinv(bases)
     wrong = np.float32(100) * (curve.distance_curve.minimal_sizes[:, None] <= grid)
-    knot, before, bend = _fitted(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
+    knot, before, bend = _fit_knots(wrong.mean(0, np.float64, keepdims=True), bases, inverses, candidates)
     if not before[0] + bend[0] and not before[0]:
         raise UserError(
-            f"The curve does not rise {words_up_to(curve.attack)} {format_strength(end, attack=curve.attack)}; look "
+            f"The curve does not rise {range_words(curve.attack)} {format_strength(end, attack=curve.attack)}; look "
             "farther."
         )
     generator, samples = np.random.default_rng(seed), len(wrong)
     drawn = (generator.integers(samples, size=samples) for _ in range(replicates))
     errors = np.stack([wrong[positions].mean(0, np.float64) for positions in drawn])
-    knots, _, bends = _fitted(errors, bases, inverses, candidates)
+    knots, _, bends = _fit_knots(errors, bases, inverses, candidates)
     tails = [50 * (1 - confidence), 50 * (1 + confidence)]
     low, high = (float(value) for value in np.percentile(knots, tails))
     least, most = np.percentile(bends, tails)
@@ -557,13 +571,13 @@ def change_of_slope(
     )
 
 
-def _fitted(
+def _fit_knots(
     errors: NDArray[np.float64],
     bases: NDArray[np.float64],
     inverses: NDArray[np.float64],
     candidates: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """For each row of errors [R, G] the best knot, the slope before it, and by how much the slope rises there."""
+    """Return for each row of errors [R, G] the best knot, the slope before it, and by how much it rises there."""
     weights = np.einsum("kpg,rg->rkp", inverses, errors)
     left = ((np.einsum("kgp,rkp->rkg", bases, weights) - errors[:, None]) ** 2).sum(2)
     best = left.argmin(1)

@@ -66,7 +66,7 @@ def adversarial_hypervolume(
     *,
     attack: str = "",
 ) -> AdversarialHypervolume:
-    """Adversarial hypervolume from the lowest margins found within growing perturbation sizes.
+    """Return the adversarial hypervolume from the lowest margins found within growing perturbation sizes.
 
     AH(x) = (1 / L) * sum over i = 1..L of F_i, with F_i = max(0, lowest margin found within i * epsilon / L): the
     area under the adversarial frontier, with sizes in units of epsilon. A sample that is misclassified clean has 0.
@@ -122,7 +122,7 @@ def adversarial_hypervolume(
 
 
 def hypervolume_at_levels(margins: ArrayLike, clean_margin: ArrayLike | None = None) -> dict[int, float]:
-    """Mean hypervolume for every number of levels that the given margins contain: how it converges with L.
+    """Return the mean hypervolume for every number of levels that the given margins contain: how it converges with L.
 
     Args:
         margins: [N, L] as for `adversarial_hypervolume`.
@@ -211,7 +211,7 @@ def hypervolume_errors(by_levels: Mapping[int, float]) -> dict[int, float]:
 
 
 def normalised_cross_entropy(true_probability: ArrayLike, classes: int) -> NDArray[np.float64]:
-    """Confidence in [-1, 1] from the cross-entropy: 1 for certainty, 0 for a uniform guess, below 0 for worse.
+    """Return the confidence in [-1, 1] by the cross-entropy: 1 if certain, 0 for a uniform guess, below 0 for worse.
 
     1 + log(p_y) / log(C), clipped below at -1; in place of the margin in `adversarial_hypervolume`. Unlike the margin
     it may be above 0 where the input is misclassified, and 0 does not mark the decision boundary.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.errors import UserError
-from robustatlas.common.typed_strengths import format_strength, text_as_typed, words_up_to
+from robustatlas.common.typed_strengths import format_strength, range_words, text_as_typed
 from robustatlas.metrics.curves import Band, BandKind, RobustnessCurve, read_end
 
 CLOSED = 1.01
@@ -73,7 +73,7 @@ class TwoSided:
             row, attack = int(crossed[0]), self.empirical.attack
             example, least = (format_strength(float(side[row]), 6, attack=attack) for side in (upper, lower))
             raise UserError(
-                f"Sample {row} has an example of size {example} and is certified {words_up_to(attack)} {least}: one of "
+                f"Sample {row} has an example of size {example} and is certified {range_words(attack)} {least}: one of "
                 "the two is wrong; please report it."
             )
 

@@ -1,4 +1,4 @@
-"""Gradients in place of those that a function does not have (BPDA: Athalye, Carlini and Wagner 2018)."""
+"""Gradients in place of those that a function does not have (BPDA: Athalye et al. 2018)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -7,11 +7,11 @@ from torch import nn
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path
 from robustatlas.data import Dataset
-from robustatlas.models import load_model
 from robustatlas.models.architectures import Normalised, architecture_named
 from robustatlas.models.card import WEIGHTS, read_card
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.randomness import seeded
+from robustatlas.models.loading import load_model
 from robustatlas.models.sources.packages import optional
 from robustatlas.models.weights import load_weights
 

@@ -129,7 +129,7 @@ class Optimizer(ABC, Generic[S]):
         """Return the optimizer for an attack reported at ``strengths``: another one only if it looks at these."""
         return self
 
-    def bound_to(self, model: Classifier) -> Self:
+    def for_model(self, model: Classifier) -> Self:
         """Return the optimizer for attacks on ``model``: another one only if it asks the model by itself."""
         return self
 

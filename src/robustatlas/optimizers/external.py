@@ -65,7 +65,7 @@ class External(Optimizer[State]):
         about: dict[str, Any] = json.loads(self.about)
         return {"kind": type(self).__name__, "needs": self.needs} | about
 
-    def bound_to(self, model: Classifier) -> Self:
+    def for_model(self, model: Classifier) -> Self:
         return replace(self, model=model)
 
     def check(self, threat: ThreatModel) -> None:

@@ -1,4 +1,4 @@
-"""HopSkipJump (Chen, Jordan and Wainwright 2020): from labels alone, along the boundary towards the input.
+"""HopSkipJump (Chen et al. 2020): from labels alone, along the boundary towards the input.
 
 A sample first looks for any point that is misclassified. Then it repeats three things: it bisects the line to the input
 until it stands at the boundary, estimates the boundary's direction from the labels of random points around, and jumps

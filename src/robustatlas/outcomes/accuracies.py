@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,6 @@ from robustatlas.outcomes.strengths import (
 )
 
 
-@dataclass(frozen=True, repr=False)
 class AccuracyTable(Tabular):
     """Clean accuracy and accuracy under every (attack, strength), in percent.
 
@@ -62,28 +60,24 @@ class AccuracyTable(Tabular):
         (('linf', 'resolution'), 60.0, 70.0, array([80., 20.]))
     """
 
-    clean: float
-    entries: Mapping[str, Mapping[float, float]]
-    invalid: Mapping[str, float] = field(default_factory=dict, compare=False)
-    unsearched: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
+    def __init__(
+        self,
+        clean: float,
+        entries: Mapping[str, Mapping[float, float]],
+        invalid: Mapping[str, float] | None = None,
+        unsearched: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        rows = {attack: _read_row(row, attack) for attack, row in _mapping(entries, "the entries").items()}
+        alone = {attack: _shared_strengths((unsearched or {}).get(attack, ()), row) for attack, row in rows.items()}
+        self.clean: Final = _read_clean(clean)
+        self.entries: Final[Mapping[str, Mapping[float, float]]] = MappingProxyType(rows)
+        self.invalid: Final = MappingProxyType({a: share for a, share in (invalid or {}).items() if a in rows})
+        self.unsearched: Final = MappingProxyType({attack: kept for attack, kept in alone.items() if kept})
 
-    def __post_init__(self) -> None:
-        clean = _number(self.clean, "clean")
-        if not math.isnan(clean):
-            _check_percent(clean, "the clean accuracy")
-        entries = {}
-        for attack, row in _mapping(self.entries, "the entries").items():
-            strengths = [_number(strength, attack) for strength in _mapping(row, f"the row of {attack}")]
-            check_strengths([read_strength(strength, attack) for strength in strengths], attack)
-            values = [_number(value, attack) for value in row.values()]
-            for strength, value in zip(strengths, values, strict=True):
-                _check_percent(value, f"the accuracy under {attack} at strength {text_as_typed(strength)}")
-            entries[attack] = MappingProxyType(dict(zip(strengths, values, strict=True)))
-        object.__setattr__(self, "clean", clean)
-        object.__setattr__(self, "entries", MappingProxyType(entries))
-        object.__setattr__(self, "invalid", MappingProxyType({a: v for a, v in self.invalid.items() if a in entries}))
-        alone = {attack: _shared_strengths(self.unsearched.get(attack, ()), row) for attack, row in entries.items()}
-        object.__setattr__(self, "unsearched", MappingProxyType({a: kept for a, kept in alone.items() if kept}))
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AccuracyTable):
+            return NotImplemented
+        return (self.clean, self.entries) == (other.clean, other.entries)
 
     @classmethod
     def from_distances(
@@ -98,7 +92,7 @@ class AccuracyTable(Tabular):
             attack: {value_as_typed(attack, distance): value for distance, value in row.items()}
             for attack, row in entries.items()
         }
-        return cls(clean, typed, invalid or {}, strengths_by_attack(unsearched))
+        return cls(clean, typed, invalid, strengths_by_attack(unsearched))
 
     @cached_property
     def distance_entries(self) -> Mapping[str, Mapping[float, float]]:
@@ -161,7 +155,7 @@ class AccuracyTable(Tabular):
         return np.fromiter(self.distance_entries[attack], dtype=np.float64)
 
     def values(self, attack: str) -> NDArray[np.float64]:
-        """Accuracies [S] under an attack in percent, in the order of `strengths`."""
+        """Return the accuracies [S] under an attack in percent, in the order of `strengths`."""
         return np.fromiter(self._row(attack).values(), dtype=np.float64)
 
     def at(self, attack: str, strength: float) -> float:
@@ -196,7 +190,7 @@ class AccuracyTable(Tabular):
         attacks: Iterable[str] | None = None,
         strengths: Mapping[str, Sequence[float]] | None = None,
     ) -> AccuracyTable:
-        """The same table with only some attacks, or only some strengths of some attacks.
+        """Return the table with only some attacks, or only some strengths of some attacks.
 
         Args:
             attacks: the attacks to keep, in this order; all when None.
@@ -281,7 +275,9 @@ class AccuracyTable(Tabular):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AccuracyTable:
-        """The table of plain data, as `to_dict` gives it; strengths, as people type them, may be numbers or their text.
+        """Return the table of plain data, as `to_dict` gives it.
+
+        Strengths are as people type them, and may be numbers or their text.
 
         Raises:
             UserError: also where every accuracy is at most 1, because percent are expected and not fractions.
@@ -299,7 +295,7 @@ are expected; multiply them by 100.
                 'An accuracy table is {"clean": percent, "entries": {attack: {strength: percent}}}; '
                 f"given: {_names(data) if isinstance(data, Mapping) else type(data).__name__}."
             )
-        entries = {attack: _read_row(row, attack) for attack, row in _mapping(data["entries"], "the entries").items()}
+        entries = {attack: _parse_row(row, attack) for attack, row in _mapping(data["entries"], "the entries").items()}
         alone = _mapping(data.get("unsearched", {}), "the strengths that were not searched")
         table = cls(math.nan if data["clean"] is None else data["clean"], entries, unsearched=alone)
         table.require_percent()
@@ -354,7 +350,25 @@ def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
     return value
 
 
-def _read_row(row: Any, attack: str) -> dict[float, Any]:
+def _read_clean(given: Any) -> float:
+    clean = _number(given, "clean")
+    if not math.isnan(clean):
+        _check_percent(clean, "the clean accuracy")
+    return clean
+
+
+def _read_row(row: Any, attack: str) -> Mapping[float, float]:
+    """Return strength -> accuracy, checked and read-only."""
+    strengths = [_number(strength, attack) for strength in _mapping(row, f"the row of {attack}")]
+    check_strengths([read_strength(strength, attack) for strength in strengths], attack)
+    values = [_number(value, attack) for value in row.values()]
+    for strength, value in zip(strengths, values, strict=True):
+        _check_percent(value, f"the accuracy under {attack} at strength {text_as_typed(strength)}")
+    return MappingProxyType(dict(zip(strengths, values, strict=True)))
+
+
+def _parse_row(row: Any, attack: str) -> dict[float, Any]:
+    """Return strength -> accuracy of a row whose strengths may be texts."""
     found: dict[float, Any] = {}
     for given, value in _mapping(row, f"the row of {attack}").items():
         strength = value_as_typed(attack, read_strength(given, attack))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _strict_json(value: object) -> object:
-    """``value`` as strict JSON gives it back: tuples become lists, infinity the text "Infinity"."""
+    """Return the value that strict JSON gives back: tuples become lists, infinity the text "Infinity"."""
     return json.loads(json.dumps(value), parse_constant=str)
 
 
@@ -39,11 +40,40 @@ class Record(BaseModel):
             return self.model_dump_json(indent=2) + "\n"
 
 
+class Role(Enum):
+    """Role of a field of a record in the fingerprint, which is equal for equal numbers."""
+
+    DECIDES = "decides"
+    """The numbers depend on it."""
+
+    DESCRIBES = "describes"
+    """It is there for readers, or follows from what decides."""
+
+
+def deciding_fields(record: type[BaseModel]) -> set[str]:
+    """Return the fields of a record that decide its numbers.
+
+    Raises:
+        TypeError: a field is not annotated with exactly one :class:`Role`.
+
+    >>> class Search(Record):
+    ...     steps: Annotated[int, Role.DECIDES]
+    ...     source: Annotated[str, Role.DESCRIBES] = ""
+    >>> deciding_fields(Search)
+    {'steps'}
+    """
+    roles = {name: [r for r in info.metadata if isinstance(r, Role)] for name, info in record.model_fields.items()}
+    for name, found in roles.items():
+        if len(found) != 1:
+            raise TypeError(f"{record.__name__}.{name} must be annotated with Role.DECIDES or Role.DESCRIBES.")
+    return {name for name, (role,) in roles.items() if role is Role.DECIDES}
+
+
 R = TypeVar("R", bound=Record)
 
 
 def parse(kind: type[R], text: str, source: str) -> R:
-    """A record from its JSON; ``source`` names the file in the errors (:class:`UserError`)."""
+    """Return a record from its JSON; ``source`` names the file in the errors (:class:`UserError`)."""
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
@@ -51,12 +81,12 @@ def parse(kind: type[R], text: str, source: str) -> R:
 
 
 def digest(value: Any) -> str:
-    """Twelve hexadecimal digits of what JSON says of ``value``."""
+    """Return twelve hexadecimal digits that identify a value, by its JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def sha256_of_array(array: NDArray[Any]) -> str:
-    """Hash of an array's type, shape and content.
+    """Return the hash of an array's type, shape and content.
 
     Args:
         array: of any type and shape.
@@ -74,7 +104,7 @@ def sha256_of_array(array: NDArray[Any]) -> str:
 
 
 def sha256_of_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of named tensors (a ``state_dict``), whatever their order, device and layout (sparse ones too).
+    """Return the hash of named tensors (a ``state_dict``), whatever their order, device and layout (sparse ones too).
 
     Args:
         tensors: name -> tensor.

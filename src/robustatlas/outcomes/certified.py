@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,25 +14,23 @@ from pydantic import Field
 from robustatlas.common.errors import UserError, warn
 from robustatlas.common.interrupts import delay_interrupts
 from robustatlas.common.typed_strengths import format_size
-from robustatlas.outcomes.base import Json, Record, digest, parse
+from robustatlas.outcomes.base import Json, Record, Role, deciding_fields, digest, parse
 from robustatlas.outcomes.outcome import Booleans, Floats, Integers, percent
 from robustatlas.outcomes.parts import AdversarialExamples, Parts, new_part_name
 from robustatlas.outcomes.records import AttackName, distinct_positions
 from robustatlas.outcomes.storage import Storage
-from robustatlas.outcomes.tables import CERTIFIED_COLUMNS, Arrays, Columns, check_columns, sample_rows
+from robustatlas.outcomes.tables import CERTIFIED_COLUMNS, CERTIFIED_TABLE, Arrays, Columns, sample_rows
 
 
 class CertificateRecord(Record):
     """The record of one method as it certified one attack's threat model.
 
-    ``unit``, ``source``, ``strengths`` and ``of`` do not determine its numbers: the settings of the method say what
-    ``of`` says in words.
-
     Attributes:
         settings: of the method, and the seed where it draws.
         threat: the threat model, with all its settings.
         box: whether inputs outside of [0, 1] are left out of the threat model.
-        of: what is certified where that is not the model itself, such as a smoothed one; empty: the model.
+        of: what is certified where that is not the model itself, such as a smoothed one; empty: the model. It is in
+            words what the settings say.
         strengths: of the attack.
 
     Example:
@@ -42,22 +40,22 @@ class CertificateRecord(Record):
 
     survivor_word: ClassVar[str] = "certified"
 
-    name: AttackName
-    method: str
-    version: int = 1
-    settings: Json = Field(default_factory=dict)
-    threat: Json = Field(default_factory=dict)
-    box: bool = True
-    of: str = ""
-    strengths: tuple[float, ...] = ()
-    unit: str = ""
-    source: str = ""
+    name: Annotated[AttackName, Role.DECIDES]
+    method: Annotated[str, Role.DECIDES]
+    version: Annotated[int, Role.DECIDES] = 1
+    settings: Annotated[Json, Role.DECIDES] = Field(default_factory=dict)
+    threat: Annotated[Json, Role.DECIDES] = Field(default_factory=dict)
+    box: Annotated[bool, Role.DECIDES] = True
+    of: Annotated[str, Role.DESCRIBES] = ""
+    strengths: Annotated[tuple[float, ...], Role.DESCRIBES] = ()
+    unit: Annotated[str, Role.DESCRIBES] = ""
+    source: Annotated[str, Role.DESCRIBES] = ""
 
     @property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with delay_interrupts():
-            return digest(self.model_dump(mode="json", exclude={"unit", "source", "strengths", "of"}))
+            return digest(self.model_dump(mode="json", include=_DECIDING))
 
     @property
     def key(self) -> str:
@@ -69,13 +67,16 @@ class CertificateRecord(Record):
         return self.model_dump(mode="json", exclude={"strengths"}) | {"key": self.key}
 
     def withstands(self, columns: Arrays, place: int) -> Booleans:
-        """``[M]``: whether samples whose ``columns`` were just found certainly withstand the strength at that place."""
+        """Return which samples ``[M]``, of whom ``columns`` were found, certainly withstand the strength at a place."""
         return np.asarray(columns["certified_size"] > self.strengths[place])
 
     @property
     def row(self) -> str:
         """Name of its row in tables: the attack, followed by the certified model if that is not the run's own."""
         return f"{self.name} ({self.of})" if self.of else self.name
+
+
+_DECIDING = deciding_fields(CertificateRecord)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +109,7 @@ class CertifiedSizes:
     abstained: NDArray[np.bool_] | None = None
 
     def select(self, positions: Integers) -> CertifiedSizes:
-        """The samples at some positions."""
+        """Return the sizes of the samples at some positions."""
         method_index = None if self.method_index is None else self.method_index[positions]
         abstained = None if self.abstained is None else self.abstained[positions]
         return replace(self, sizes=self.sizes[positions], method_index=method_index, abstained=abstained)
@@ -126,7 +127,7 @@ class CertifiedSizes:
         return [self.methods[k] if self.methods and size > 0 else "" for k, size in rows]
 
     def accuracies(self, strengths: Sequence[float] | Floats | None = None) -> Floats:
-        """Certified accuracy in percent at each strength (default: the attack's): what robust accuracy is at least."""
+        """Return the certified accuracy, the least robust one, in percent at each strength (default: the attack's)."""
         at = np.asarray(self.strengths if strengths is None else strengths, np.float64)
         return percent((self.sizes[:, None] > at).sum(axis=0), len(self.sizes))
 
@@ -142,7 +143,7 @@ class Certificates:
         self._storage, self._parts, self.path = storage, parts, path
 
     def records(self) -> list[CertificateRecord]:
-        """The methods that certified something, on which attacks; of those that are damaged a warning."""
+        """Return the methods that certified something, on which attacks; warn of records that are damaged."""
         found = []
         for place, text in self._storage.texts("certificates").items():
             try:
@@ -156,19 +157,19 @@ class Certificates:
         self._storage.create_text(f"certificates/{record.key}", record.to_json())
 
     def withdraw(self, record: CertificateRecord) -> None:
-        """Take out what a method has certified, as it was found wrong."""
+        """Delete what a method has certified, as it was found wrong."""
         self._parts.forget(self._names(record))
         self._storage.delete(f"certified/{record.key}")
         self._storage.delete(f"certificates/{record.key}")
 
     def stored_samples(self, record: CertificateRecord, *, examples: bool = False) -> Integers:
-        """Positions of the samples that a record covers, increasing."""
+        """Return the positions of the samples that a record covers, increasing."""
         return distinct_positions(self._columns(record)["index"])
 
     def can_read_records(self, records: Iterable[CertificateRecord]) -> bool:
         """Read all parts of some records; False where one that counted as done is damaged. It then counts no more."""
         names = [name for record in records for name in self._names(record)]
-        return self._parts.can_read(dict.fromkeys(names, 0), CERTIFIED_COLUMNS)
+        return self._parts.can_read(dict.fromkeys(names, 0), CERTIFIED_TABLE)
 
     def columns(self, record: CertificateRecord, index: Integers, wanted: Sequence[str] = ()) -> Arrays:
         """Return the columns of a record at the samples ``index``."""
@@ -186,35 +187,36 @@ class Certificates:
         part = new_part_name(columns)
         name = f"certified/{record.key}/{part}"
         given = {column: columns[column] for column in CERTIFIED_COLUMNS if column in columns}
-        checked = check_columns(given, CERTIFIED_COLUMNS, 0, name)
+        checked = CERTIFIED_TABLE.check(given, 0, name)
         self._parts.write_samples(part, samples)
         self._parts.publish(name, checked, record, about or {})
 
     def sizes(self, records: Iterable[CertificateRecord], index: Integers) -> dict[str, CertifiedSizes]:
-        """Row -> what the records certify of the samples ``index`` together: the larger size counts."""
+        """Return row -> sizes that the records certify together of the samples ``index``: the larger size counts."""
         by_row: dict[str, list[tuple[CertificateRecord, Arrays]]] = {}
         for record in records:
-            held = self._columns(record)
-            rows = np.isin(index, held["index"])
-            if rows.any():
-                there = sample_rows(held, index[rows])
-                columns: Arrays = {name: np.zeros(len(index), there[name].dtype) for name in there}
+            stored = self._columns(record)
+            covered = np.isin(index, stored["index"])
+            if covered.any():
+                rows = sample_rows(stored, index[covered])
+                columns: Arrays = {name: np.zeros(len(index), values.dtype) for name, values in rows.items()}
                 for name, values in columns.items():
-                    values[rows] = there[name]
+                    values[covered] = rows[name]
                 by_row.setdefault(record.row, []).append((record, columns))
-        return {row: _joint_sizes(held) for row, held in by_row.items()}
+        return {row: _joint_sizes(certified) for row, certified in by_row.items()}
 
     def _names(self, record: CertificateRecord) -> list[str]:
         return self._parts.select_own(self._storage.names(f"certified/{record.key}"), record)
 
     def _columns(self, record: CertificateRecord) -> Arrays:
-        return self._parts.join(self._names(record), CERTIFIED_COLUMNS)
+        return self._parts.join(self._names(record), CERTIFIED_TABLE)
 
 
-def _joint_sizes(held: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
+def _joint_sizes(certified: Sequence[tuple[CertificateRecord, Arrays]]) -> CertifiedSizes:
     """Return the largest size that any method certifies of each sample, and the first method that certifies it."""
-    records, sizes = [record for record, _ in held], np.stack([columns["certified_size"] for _, columns in held])
-    abstained = np.stack([columns["abstained"] for _, columns in held]).any(0) & (sizes.max(0) == 0)
+    records, tables = zip(*certified, strict=True)
+    sizes = np.stack([columns["certified_size"] for columns in tables])
+    abstained = np.stack([columns["abstained"] for columns in tables]).any(0) & (sizes.max(0) == 0)
     methods = tuple(dict.fromkeys(record.method for record in records))
     positions = np.array([methods.index(record.method) for record in records])
     return CertifiedSizes(

@@ -125,7 +125,7 @@ def check_distinct_trainings(subjects: Sequence[Subject]) -> None:
     Raises:
         UserError: weights, code and answers of two models are the same.
     """
-    known = [(each.name, each.model) for each in subjects if each.model is not None and each.model.is_told]
+    known = [(each.name, each.model) for each in subjects if each.model is not None and each.model.is_distinguishable]
     for (first, ours), (second, theirs) in combinations(known, 2):
         if not ours.differences(theirs):
             raise UserError(
@@ -137,7 +137,7 @@ def check_distinct_trainings(subjects: Sequence[Subject]) -> None:
 def shared_points(
     ours: Mapping[str, Iterable[float]], theirs: Mapping[str, Iterable[float]], attacks: Iterable[str]
 ) -> dict[str, list[float]]:
-    """Attack -> those of our strengths that both have, for those of the attacks that share any.
+    """Return the strengths of ours that are also among theirs, by attack; attacks without any are left out.
 
     >>> shared_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
     {'p': [1.0]}
@@ -152,7 +152,7 @@ def shared_points(
 
 
 def common_points(grids: Iterable[Mapping[str, Iterable[float]]]) -> dict[str, list[float]]:
-    """Attack -> those of the first one's strengths that all have; attacks without any are left out.
+    """Return the strengths of the first grid that all grids have, by attack; attacks without any are left out.
 
     >>> common_points([{"p": [1, 3], "q": [1]}, {"p": [1, 2]}])
     {'p': [1.0]}
@@ -165,8 +165,9 @@ def common_points(grids: Iterable[Mapping[str, Iterable[float]]]) -> dict[str, l
 def different_points(
     ours: Mapping[str, Iterable[float]], theirs: Mapping[str, Iterable[float]], attacks: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """Names of the points that are missing of a reference, and of those that are extra to it. ``attacks``: the attacks
-    to go over; one that only one side has is named alone, without its strengths.
+    """Return the names of the points that a reference has and we do not, and of those that only we have.
+
+    ``attacks``: the attacks to go over; one that only one side has is named alone, without its strengths.
 
     >>> different_points({"p": [1, 3], "q": [1]}, {"p": [1, 2], "r": [1]}, ["p", "q", "r"])
     (['p@2', 'r'], ['p@3', 'q'])
@@ -210,11 +211,11 @@ def common_strengths(tables: Sequence[OutcomeTable]) -> dict[str, list[float]]:
         >>> common_strengths([a, b])
         {'linf': [0.2]}
     """
-    _check_any(tables)
+    _check_not_empty(tables)
     return common_points({attack: model.strengths(attack) for attack in model.attacks} for model in tables)
 
 
-def _check_any(tables: Sequence[OutcomeTable]) -> None:
+def _check_not_empty(tables: Sequence[OutcomeTable]) -> None:
     if not tables:
         raise UserError("No model is given; give the outcomes of at least one.")
 
@@ -229,7 +230,7 @@ def check_paired(first: OutcomeTable, second: OutcomeTable) -> None:
 
 
 def shared_samples(tables: Sequence[T]) -> list[T]:
-    """The outcomes of several models on the samples that all of them were evaluated on, in the same order.
+    """Return the outcomes of several models on the samples that all of them were evaluated on, in the same order.
 
     Args:
         tables: of the models, at least one.
@@ -246,15 +247,20 @@ def shared_samples(tables: Sequence[T]) -> list[T]:
         >>> [model.index.tolist() for model in shared_samples([a, b])]
         [[1, 2], [1, 2]]
     """
-    _check_any(tables)
+    _check_not_empty(tables)
     common = shared_index([model.name for model in tables], [(model.index, model.labels) for model in tables])
     return [model.select(find_rows(model.index, common)) for model in tables]
 
 
 def shared_index(names: Sequence[str], samples: Sequence[tuple[Integers, Integers]]) -> Integers:
-    """Positions in the data set, increasing, of the samples that all models were evaluated on. ``names``: of the
-    models, at least one. ``samples``: of each model the positions of its samples ``[N]``, in any order, and their
-    labels ``[N]``. Raises :class:`UserError`: where they share no samples, or a shared sample has different labels.
+    """Return the positions in the data set, increasing, of the samples that all models were evaluated on.
+
+    Args:
+        names: of the models, at least one.
+        samples: of each model the positions of its samples ``[N]``, in any order, and their labels ``[N]``.
+
+    Raises:
+        UserError: the models share no samples, or a shared sample has different labels.
 
     >>> a, b = np.array([0, 1, 2]), np.array([2, 1])
     >>> shared_index(["a", "b"], [(a, a), (b, b)]).tolist()

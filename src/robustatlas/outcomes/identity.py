@@ -60,7 +60,7 @@ class ModelRecord(Record):
     library: str | None = None
 
     @property
-    def is_told(self) -> bool:
+    def is_distinguishable(self) -> bool:
         """Return if weights or answers are recorded, by which two models can be told apart."""
         return self.weights_sha256 is not None or bool(self.probe)
 
@@ -71,7 +71,7 @@ class ModelRecord(Record):
         return self
 
     def differences(self, given: ModelRecord) -> list[str]:
-        """A phrase for each way in which ``given`` is another model."""
+        """Return a phrase for each way in which ``given`` is another model."""
         found = []
         if self.weights_sha256 != given.weights_sha256:
             found.append("its weights are others")
@@ -110,7 +110,7 @@ class DataRecord(Record):
         return digest([self.images_sha256, self.labels_sha256] if self.images_sha256 else self.name)
 
     def differences(self, given: DataRecord) -> list[str]:
-        """A phrase for each way in which ``given`` is other data."""
+        """Return a phrase for each way in which ``given`` is other data."""
         return [f"the {what} are not those of the run ({self.name})" for what in self._different_parts(given)]
 
     def differing_parts(self, other: DataRecord) -> str:
@@ -155,7 +155,7 @@ class Identity(Record):
     created: str = ""
 
     def differences(self, given: Identity) -> list[str]:
-        """A phrase for each reason why ``given`` is not what this run is about."""
+        """Return a phrase for each reason why ``given`` is not what this run is about."""
         found = [f"the model is not the one of the run: {phrase}" for phrase in self.model.differences(given.model)]
         return found + self.data.differences(given.data)
 
@@ -188,7 +188,7 @@ def check_format(text: str, source: str) -> None:
 
 
 def current_time(timespec: str = "seconds") -> str:
-    """The time, to the second or as `timespec` of `datetime.isoformat` says."""
+    """Return the time, to the second or as `timespec` of `datetime.isoformat` says."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec=timespec)
 
 

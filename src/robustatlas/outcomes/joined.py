@@ -13,58 +13,70 @@ from robustatlas.outcomes.outcome import Booleans, Floats, Integers, Outcome
 from robustatlas.outcomes.parts import AdversarialExamples, Parts
 from robustatlas.outcomes.records import AttackRecord, distinct_positions
 from robustatlas.outcomes.storage import Storage
-from robustatlas.outcomes.strengths import merged_strengths, strength_position, strength_positions
-from robustatlas.outcomes.tables import sample_rows
+from robustatlas.outcomes.strengths import merged_strengths, snap_sizes, strength_position, strength_positions
+from robustatlas.outcomes.tables import OutcomeRows, sample_rows
 
 _NONE = np.zeros(0, np.int64)
 
 
-def finished(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
-    """Samples that, by all records of an attack together, were searched at every one of the strengths."""
-    held = [(record.strengths, parts.stored_samples(record)) for record in records if record.examples_source is None]
-    searching = [
-        tuple(k for k, (searched, _) in enumerate(held) if strength_position(strength, searched) is not None)
+def finished_samples(parts: Parts, records: Sequence[AttackRecord], strengths: Sequence[float]) -> Integers:
+    """Return the samples that all records of an attack together searched at every one of the strengths."""
+    searching = [record for record in records if record.examples_source is None]
+    searches = [(record.strengths, parts.stored_samples(record)) for record in searching]
+    # The searches that looked at a strength: most strengths have the same ones, and sets of samples can be large.
+    looking = [
+        tuple(k for k, (grid, _) in enumerate(searches) if strength_position(strength, grid) is not None)
         for strength in strengths
     ]
-    at_each = [
-        distinct_positions(np.concatenate([_NONE, *(held[k][1] for k in those)])) for those in dict.fromkeys(searching)
-    ]
-    return intersection(at_each)
+    at_each = [np.concatenate([_NONE, *(searches[k][1] for k in each)]) for each in dict.fromkeys(looking)]
+    return intersection([distinct_positions(index) for index in at_each])
 
 
 def joint_outcome(parts: Parts, records: Sequence[AttackRecord], index: Integers) -> Outcome:
     """Return the joint outcome of an attack's records at the samples ``index``: the smallest example counts."""
     outcomes, covered = [], []
     for record in records:
-        done = parts.stored_samples(record)
-        rows = np.isin(index, done)
-        if not rows.any():
-            continue
-        # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
-        columns = sample_rows(parts.columns(record), np.where(rows, index, done[0]))
-        del columns["index"]
-        found, true = columns.pop("found_run"), columns.pop("true_size")
-        outcomes.append(
-            Outcome(
-                attack=record.name,
-                strengths=np.array(record.strengths, np.float64),
-                seconds=float(columns.pop("seconds")[rows].sum()),
-                rejected=int(columns.pop("rejected")[rows].sum()),
-                monotone=record.monotone,
-                unit=record.unit,
-                origins=(record.origin,),
-                kinds=record.runs,
-                kind_index=np.where(found < len(record.runs), found, -1),
-                true_size=true if (true >= 0).all() else None,
-                frontier=record.lowers_margins,
-                searched_at=np.full(len(record.strengths), record.judges_strengths),
-                errors=str(record.protocol.get("errors", "accepted")),
-                without_gradient=None if record.gradient is None else record.gradient.without,
-                **columns,
-            )
-        )
-        covered.append(rows)
+        stored = parts.stored_samples(record)
+        covers = np.isin(index, stored)
+        if covers.any():
+            # Samples that this search did not see take the numbers of one that it did; `covered` leaves them out.
+            rows = sample_rows(parts.columns(record), np.where(covers, index, stored[0]))
+            outcomes.append(_search_outcome(record, OutcomeRows(**rows), covers))
+            covered.append(covers)
     return merge_outcomes(outcomes, covered)
+
+
+def _search_outcome(record: AttackRecord, rows: OutcomeRows, covers: Booleans) -> Outcome:
+    """Return the outcome of one search; ``covers`` [N]: which of the rows are its own, so that their costs count."""
+    return Outcome(
+        attack=record.name,
+        strengths=np.array(record.strengths, np.float64),
+        minimal_size=snap_sizes(rows.minimal_size, record.strengths),
+        found_class=rows.found_class,
+        margins=rows.margins,
+        fooled=rows.fooled,
+        forward=rows.forward,
+        backward=rows.backward,
+        seconds=float(rows.seconds[covers].sum()),
+        rejected=int(rows.rejected[covers].sum()),
+        monotone=record.monotone,
+        unit=record.unit,
+        origins=(record.origin,),
+        kinds=record.runs,
+        kind_index=np.where(rows.found_run < len(record.runs), rows.found_run, -1),
+        possible_size=rows.possible_size,
+        true_gradient_size=rows.true_size if (rows.true_size >= 0).all() else None,
+        mistakes=rows.mistakes,
+        drawn=rows.drawn,
+        queries=rows.queries,
+        typical=rows.typical,
+        frontier=record.lowers_margins,
+        without_gradient=None if record.gradient is None else record.gradient.without,
+        saved=rows.saved,
+        errors=str(record.protocol.get("errors", "accepted")),
+        as_file=rows.as_file,
+        searched_at=np.full(len(record.strengths), record.judges_strengths),
+    )
 
 
 def equivalent_records(record: AttackRecord, records: Sequence[AttackRecord]) -> list[AttackRecord]:
@@ -73,7 +85,7 @@ def equivalent_records(record: AttackRecord, records: Sequence[AttackRecord]) ->
 
 
 def searched_grid(records: Sequence[AttackRecord], strengths: Sequence[float] | None = None) -> Sequence[float]:
-    """The strengths asked for; by default all at which an attack was searched."""
+    """Return the strengths asked for; by default all at which an attack was searched."""
     searched = [record for record in records if record.examples_source is None] or records
     return strengths or merged_strengths([np.array(record.strengths) for record in searched])
 
@@ -89,8 +101,8 @@ def intersection(sets: Sequence[NDArray[Any]]) -> Integers:
 def smallest_examples(
     parts: Parts, storage: Storage, records: Sequence[AttackRecord], index: Integers
 ) -> AdversarialExamples:
-    """The smallest adversarial examples that the records of an attack kept of some samples."""
-    smallest, best = _smallest(parts, records), dict[int, NDArray[np.float32]]()
+    """Return the smallest adversarial examples that the records of an attack kept of some samples."""
+    smallest, best = _smallest_sizes(parts, records), dict[int, NDArray[np.float32]]()
     wanted = set(index.tolist())
     kept = False
     for record in records:
@@ -108,11 +120,11 @@ def smallest_examples(
     return np.array(found, np.int64), np.stack(images) if images else np.zeros((0,), np.float32)
 
 
-def _smallest(parts: Parts, records: Sequence[AttackRecord]) -> dict[int, float]:
-    """Sample -> size of its smallest example, by whatever search."""
+def _smallest_sizes(parts: Parts, records: Sequence[AttackRecord]) -> dict[int, float]:
+    """Return sample -> size of its smallest example in any search."""
     smallest: dict[int, float] = {}
     for record in records:
-        for columns in parts.valid(record).values():
+        for columns in parts.read_parts(record).values():
             if columns is not None:
                 for position, size in zip(columns["index"].tolist(), columns["minimal_size"].tolist(), strict=True):
                     smallest[position] = min(size, smallest.get(position, np.inf))
@@ -120,11 +132,13 @@ def _smallest(parts: Parts, records: Sequence[AttackRecord]) -> dict[int, float]
 
 
 def merge_outcomes(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Outcome:
-    """Several outcomes of one attack on the same N samples as one: at every sample the smallest example counts.
-    ``outcomes``: of the same attack, threat model and samples; their strengths may differ. ``covered``: for each
-    outcome, ``[N]`` which samples it is about; its rows elsewhere are ignored.
+    """Merge several outcomes of one attack on the same N samples: the smallest example of each sample counts.
 
     Margins and judgements are those of the union of the strengths; passes and seconds add up.
+
+    Args:
+        outcomes: of the same attack, threat model and samples; their strengths may differ.
+        covered: for each outcome, ``[N]`` which samples it is about; its rows elsewhere are ignored.
     """
     if len(outcomes) == 1:
         return outcomes[0]
@@ -132,15 +146,15 @@ def merge_outcomes(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> 
     sizes = np.where(rows, [outcome.minimal_size for outcome in outcomes], np.inf)
     best = sizes.argmin(0)
     found = np.isfinite(sizes.min(0))
-    of_best, known_of_best = partial(_values_of_best, best, found), partial(_values_of_best_if_known, best, found)
+    take_best, take_best_if_known = partial(_best_values, best, found), partial(_best_values_if_known, best, found)
     strengths, margins, fooled = _on_one_grid(outcomes, covered)
     origins = sorted({origin for outcome in outcomes for origin in outcome.origins})
     kinds = [*dict.fromkeys(kind for outcome in outcomes for kind in outcome.kinds)]
     return replace(
         outcomes[0],
         strengths=np.asarray(strengths),
-        minimal_size=sizes.min(0),
-        found_class=of_best([outcome.found_class for outcome in outcomes], -1),
+        minimal_size=snap_sizes(sizes.min(0), strengths),
+        found_class=take_best([outcome.found_class for outcome in outcomes], -1),
         margins=margins,
         fooled=fooled,
         forward=(rows * [outcome.forward for outcome in outcomes]).sum(0),
@@ -148,13 +162,13 @@ def merge_outcomes(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> 
         seconds=sum(outcome.seconds for outcome in outcomes),
         rejected=sum(outcome.rejected for outcome in outcomes),
         origins=tuple(origins),
-        origin_index=of_best([_origins_among(origins, outcome) for outcome in outcomes], 0),
+        origin_index=take_best([_origins_among(origins, outcome) for outcome in outcomes], 0),
         kinds=tuple(kinds),
-        kind_index=of_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
+        kind_index=take_best([_kinds_among(kinds, outcome) for outcome in outcomes], -1),
         possible_size=_smallest_possible_sizes(outcomes, rows),
-        true_size=_smallest_true_sizes(outcomes, rows),
-        mistakes=known_of_best([outcome.mistakes for outcome in outcomes]),
-        drawn=known_of_best([outcome.drawn for outcome in outcomes]),
+        true_gradient_size=_smallest_true_sizes(outcomes, rows),
+        mistakes=take_best_if_known([outcome.mistakes for outcome in outcomes]),
+        drawn=take_best_if_known([outcome.drawn for outcome in outcomes]),
         queries=_queries(outcomes, covered, strengths),
         typical=_typical(outcomes, covered, strengths),
         frontier=any(
@@ -163,26 +177,24 @@ def merge_outcomes(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> 
         ),
         without_gradient=_share_without_gradient(outcomes, covered),
         saved=_passes_saved(outcomes, covered),
-        as_file=known_of_best([outcome.as_file for outcome in outcomes]),
+        as_file=take_best_if_known([outcome.as_file for outcome in outcomes]),
         searched_at=_searched_strengths(outcomes, covered, strengths),
     )
 
 
-def _values_of_best(
-    best: Integers, found: Booleans, columns: Sequence[Integers | None], otherwise: int = 0
-) -> Integers:
-    """``[N]``: of each sample the number in the column of its ``best`` outcome."""
+def _best_values(best: Integers, found: Booleans, columns: Sequence[Integers | None], otherwise: int = 0) -> Integers:
+    """Return the number ``[N]`` of each sample in the column of its ``best`` outcome."""
     known = np.stack([np.zeros(len(best), np.int64) if column is None else column for column in columns])
     return np.where(found, np.take_along_axis(known, best[None], 0)[0], otherwise)
 
 
-def _values_of_best_if_known(best: Integers, found: Booleans, columns: Sequence[Integers | None]) -> Integers | None:
-    """The same; None where no outcome has the column."""
-    return None if all(column is None for column in columns) else _values_of_best(best, found, columns)
+def _best_values_if_known(best: Integers, found: Booleans, columns: Sequence[Integers | None]) -> Integers | None:
+    """Return what `_best_values` returns; None where no outcome has the column."""
+    return None if all(column is None for column in columns) else _best_values(best, found, columns)
 
 
 def _smallest_possible_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
-    """The smallest sizes with every error counted that may be one; None of models that are not randomised."""
+    """Return the smallest sizes with every possible example counted; None of models that are not randomised."""
     if all(outcome.possible_size is None for outcome in outcomes):
         return None
     return np.asarray(
@@ -191,15 +203,16 @@ def _smallest_possible_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Flo
 
 
 def _smallest_true_sizes(outcomes: Sequence[Outcome], rows: Booleans) -> Floats | None:
-    """The smallest sizes by the network's own gradients alone; None where no search had others."""
-    if all(outcome.true_size is None for outcome in outcomes):
+    """Return the smallest sizes by the network's own gradients alone; None where no search had others."""
+    known = [outcome.true_gradient_size for outcome in outcomes]
+    if all(sizes is None for sizes in known):
         return None
-    known = [outcome.minimal_size if outcome.true_size is None else outcome.true_size for outcome in outcomes]
-    return np.asarray(np.where(rows, known, np.inf).min(0))
+    sizes = [one.minimal_size if own is None else own for one, own in zip(outcomes, known, strict=True)]
+    return np.asarray(np.where(rows, sizes, np.inf).min(0))
 
 
 def _passes_saved(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> Integers | None:
-    """Passes that certificates saved; None where there were none."""
+    """Return the passes that certificates saved; None where there were none."""
     known = [here * outcome.saved for outcome, here in zip(outcomes, covered, strict=True) if outcome.saved is not None]
     return np.sum(known, axis=0) if known else None
 
@@ -207,7 +220,7 @@ def _passes_saved(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> I
 def _on_one_grid(
     outcomes: Sequence[Outcome], covered: Sequence[Booleans]
 ) -> tuple[list[float], NDArray[np.float32], NDArray[np.int8]]:
-    """The union of the strengths, with the lowest margins and all judgements at them."""
+    """Return the union of the strengths, with the lowest margins and all judgements at them."""
     strengths = merged_strengths([outcome.strengths for outcome in outcomes])
     shape = (outcomes[0].samples, len(strengths))
     margins, fooled = np.full(shape, np.inf), np.full(shape, -1, np.int8)
@@ -224,7 +237,7 @@ def _on_one_grid(
 def _searched_strengths(
     outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]
 ) -> Booleans:
-    """``[S]``: whether each sample was searched at the strength by one of the outcomes."""
+    """Return the strengths ``[S]``, as a mask, at which each sample was searched by one of the outcomes."""
     searched = np.zeros((outcomes[0].samples, len(strengths)), np.bool_)
     for outcome, rows in zip(outcomes, covered, strict=True):
         searched[:, strength_positions(outcome.searched_strengths, strengths)] |= rows[:, None]
@@ -232,7 +245,7 @@ def _searched_strengths(
 
 
 def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
-    """``[N]``: which of the ``origins`` each sample's smallest example has."""
+    """Return the position ``[N]`` among the ``origins`` of each sample's smallest example."""
     if not outcome.origins:
         return None
     own = np.array([origins.index(origin) for origin in outcome.origins])
@@ -240,13 +253,13 @@ def _origins_among(origins: Sequence[str], outcome: Outcome) -> Integers | None:
 
 
 def _kinds_among(kinds: Sequence[str], outcome: Outcome) -> Integers:
-    """``[N]``: which of the ``kinds`` of runs found each sample's smallest example, -1 where that is not known."""
+    """Return the position ``[N]`` among the ``kinds`` of the run that found each smallest example; -1: not known."""
     own = np.array([*(kinds.index(kind) for kind in outcome.kinds), -1])
     return own[np.full(outcome.samples, -1) if outcome.kind_index is None else outcome.kind_index]
 
 
 def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Integers | None:
-    """The fewest of any search, at the union of the strengths."""
+    """Return the fewest queries of any search, at the union of the strengths."""
     if all(outcome.queries is None for outcome in outcomes):
         return None
     never = np.iinfo(np.int64).max
@@ -260,7 +273,7 @@ def _queries(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths
 
 
 def _typical(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths: Sequence[float]) -> Floats | None:
-    """The mean over all draws of any search, at the union of the strengths; NaN where there are none."""
+    """Return the mean over all draws of any search, at the union of the strengths; NaN where there are none."""
     known = [(one, rows) for one, rows in zip(outcomes, covered, strict=True) if one.typical is not None]
     if not known:
         return None
@@ -275,7 +288,7 @@ def _typical(outcomes: Sequence[Outcome], covered: Sequence[Booleans], strengths
 
 
 def _share_without_gradient(outcomes: Sequence[Outcome], covered: Sequence[Booleans]) -> float | None:
-    """At each sample the best gradient that it was searched by counts."""
+    """Return the share of samples without a gradient; of several searches of a sample the best one counts."""
     told = [
         np.where(rows, outcome.without_gradient, 1.0)
         for outcome, rows in zip(outcomes, covered, strict=True)

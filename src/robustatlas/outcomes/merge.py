@@ -72,13 +72,13 @@ def _join(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Run]
     given = [Run.open(run) for run in runs]
     there = Run.open_existing(into, given[0].identity)
     parts = given if there is None else [there, *given]
-    _check(parts)
+    _check_joinable(parts)
     place = parse_path(into, "the folder of a run")
     free = there is None and not isinstance(place, Address)
     with _temporary_folder(place) as temporary:
         joined = Run.begin(temporary / "joined", given[0].identity)
         for run in parts:
-            _add(run, joined)
+            _copy_run(run, joined)
         complete(joined)
         _check_sizes(joined)
         if free:
@@ -86,7 +86,7 @@ def _join(runs: Sequence[str | Path], into: str | Path, complete: Callable[[Run]
             with explain_write_errors(place):
                 (temporary / "joined").replace(place.resolve())
         else:
-            _add(joined, Run.begin(into, given[0].identity))
+            _copy_run(joined, Run.begin(into, given[0].identity))
     return Run.open(into)
 
 
@@ -103,11 +103,11 @@ def _temporary_folder(place: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _add(run: Run, joined: Run) -> None:
+def _copy_run(run: Run, joined: Run) -> None:
     for plan in run.plans():
         joined.add([record for key, record in run.records().items() if key in plan.attacks], plan)
     for card in run.cards():
-        joined.keep(card)
+        joined.keep_card(card)
     for record in run.certificate_records():
         joined.certificates.add(record)
     for diagnosis in run.diagnoses():
@@ -115,7 +115,7 @@ def _add(run: Run, joined: Run) -> None:
     joined.copy_parts(run)
 
 
-def _check(runs: Sequence[Run]) -> None:
+def _check_joinable(runs: Sequence[Run]) -> None:
     """Raise where the runs are not about one model and data set, hold an attack with different threat models, or one
     cannot be read, before anything is written."""
     known: dict[str, tuple[Run, AttackRecord]] = {}
@@ -131,7 +131,7 @@ def _check(runs: Sequence[Run]) -> None:
 def _check_sizes(joined: Run) -> None:
     """Raise where the certified sizes of one run contradict the examples of another."""
     for attack in {record.name for record in joined.records().values()}:
-        if len(index := joined.finished(attack)):
+        if len(index := joined.finished_samples(attack)):
             try:
                 joined.table([attack], index)
             except UserError as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,9 +28,12 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
+LOOKS = (50, 200, 800)
+"""Fresh draws after which it is asked whether a misclassification is certain; most are after the first."""
+
 
 def percent(count: ArrayLike, total: int) -> Floats:
-    """Counts [...] out of a total in percent: the one way in which accuracies and errors are computed from samples.
+    """Return counts [...] out of a total in percent: how every accuracy and error is computed from samples.
 
     >>> percent([28, 200], 200).tolist()
     [14.0, 100.0]
@@ -49,7 +53,10 @@ def broken_mask(minimal_size: Floats, sizes: ArrayLike) -> Booleans:
 
 
 def check_minimal(values: ArrayLike, what: str) -> Floats:
-    """Minimal strengths or sizes [N] >= 0 as float64; inf: never broken. ``what``: whose they are, for messages."""
+    """Return minimal strengths or sizes [N] >= 0 as float64; inf: never broken. ``what``: whose they are, for messages.
+
+    Raises:
+        UserError: they are not numbers, negative or NaN, or not one for each sample."""
     try:
         minimal = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -69,6 +76,10 @@ def check_minimal(values: ArrayLike, what: str) -> Floats:
             f"The smallest of the minimal strengths or sizes of {what} is {minimal.min():g}; expected >= 0."
         )
     return minimal
+
+
+_PER_SAMPLE, _PER_STRENGTH, _PER_SAMPLE_AND_STRENGTH = {"axes": "N"}, {"axes": "S"}, {"axes": "NS"}
+"""Axes of the arrays of an outcome: samples N and strengths S. Its shapes are checked, and parts taken, along them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +108,8 @@ class Outcome:
         origin_index: ``[N]``, position in ``origins`` of what found the smallest example; None: there is one origin.
         kinds: of runs, one phrase for each leg of the plans.
         kind_index: ``[N]``, position in ``kinds`` of what found the smallest example; -1 where that is not known.
-        true_size: ``[N]``, where some runs went back through smoothed ReLUs, the smallest size that the others came to;
-            None: there were none.
+        true_gradient_size: ``[N]``, the smallest size that runs by the network's own gradient came to, where others
+            went back through smoothed ReLUs; None: there were none.
         mistakes, drawn: ``[N]``, of a randomised model: how many fresh draws of the smallest example were
             misclassified, of how many. 0 drawn: there is no example, or none is known.
         queries: ``[N, S]``, of a model that could only be asked: queries until the first example within each strength.
@@ -128,46 +139,47 @@ class Outcome:
     """
 
     attack: str
-    strengths: Floats
-    minimal_size: Floats
-    found_class: Integers
-    margins: NDArray[np.float32]
-    fooled: NDArray[np.int8]
-    forward: Integers
-    backward: Integers
+    strengths: Floats = field(metadata=_PER_STRENGTH)
+    minimal_size: Floats = field(metadata=_PER_SAMPLE)
+    found_class: Integers = field(metadata=_PER_SAMPLE)
+    margins: NDArray[np.float32] = field(metadata=_PER_SAMPLE_AND_STRENGTH)
+    fooled: NDArray[np.int8] = field(metadata=_PER_SAMPLE_AND_STRENGTH)
+    forward: Integers = field(metadata=_PER_SAMPLE)
+    backward: Integers = field(metadata=_PER_SAMPLE)
     seconds: float = 0.0
     rejected: int = 0
     monotone: bool = True
     unit: str = ""
     origins: tuple[str, ...] = ()
-    origin_index: Integers | None = None
+    origin_index: Integers | None = field(default=None, metadata=_PER_SAMPLE)
     kinds: tuple[str, ...] = ()
-    kind_index: Integers | None = None
-    possible_size: Floats | None = None
-    true_size: Floats | None = None
-    mistakes: Integers | None = None
-    drawn: Integers | None = None
-    queries: Integers | None = None
-    typical: Floats | None = None
+    kind_index: Integers | None = field(default=None, metadata=_PER_SAMPLE)
+    possible_size: Floats | None = field(default=None, metadata=_PER_SAMPLE)
+    true_gradient_size: Floats | None = field(default=None, metadata=_PER_SAMPLE)
+    mistakes: Integers | None = field(default=None, metadata=_PER_SAMPLE)
+    drawn: Integers | None = field(default=None, metadata=_PER_SAMPLE)
+    queries: Integers | None = field(default=None, metadata=_PER_SAMPLE_AND_STRENGTH)
+    typical: Floats | None = field(default=None, metadata=_PER_SAMPLE_AND_STRENGTH)
     frontier: bool = False
     without_gradient: float | None = None
-    saved: Integers | None = None
+    saved: Integers | None = field(default=None, metadata=_PER_SAMPLE)
     errors: str = "accepted"
-    as_file: Integers | None = None
-    searched_at: Booleans | None = None
+    as_file: Integers | None = field(default=None, metadata=_PER_SAMPLE)
+    searched_at: Booleans | None = field(default=None, metadata=_PER_STRENGTH)
 
     def __post_init__(self) -> None:
         check_strengths(self.strengths.tolist(), self.attack)
-        object.__setattr__(
-            self, "minimal_size", snap_sizes(check_minimal(self.minimal_size, self.attack), self.strengths)
-        )
-        samples, grid = len(self.minimal_size), len(self.strengths)
-        for name in ("found_class", "forward", "backward", "margins", "fooled"):
-            expected = (samples, grid) if name in ("margins", "fooled") else (samples,)
-            if getattr(self, name).shape != expected:
-                raise UserError(
-                    f"{name} of {self.attack!r} must have shape {expected}, got {getattr(self, name).shape}."
-                )
+        sizes = check_minimal(self.minimal_size, self.attack)
+        if not np.array_equal(sizes, snap_sizes(sizes, self.strengths)):
+            raise UserError(
+                f"Some sizes of {self.attack!r} lie above one of its strengths by rounding; give them as "
+                "snap_sizes(sizes, strengths) records them."
+            )
+        lengths = {"N": len(sizes), "S": len(self.strengths)}
+        for name, axes in _ARRAY_AXES.items():
+            values, expected = getattr(self, name), tuple(lengths[axis] for axis in axes)
+            if values is not None and values.shape != expected:
+                raise UserError(f"{name} of {self.attack!r} must have shape {expected}, got {values.shape}.")
 
     @property
     def samples(self) -> int:
@@ -181,13 +193,13 @@ class Outcome:
 
     @property
     def unjudged(self) -> Booleans:
-        """``[N]``: of which samples it is not known at which strengths they are broken."""
+        """Mask ``[N]`` of the samples of which it is not known at which strengths they are broken."""
         if self.monotone:
             return np.zeros(self.samples, np.bool_)
         return np.asarray((self.fooled < 0).any(axis=1) & (self.minimal_size > 0))
 
     def broken(self, at: ArrayLike | None = None) -> Booleans:
-        """``[N, K]``: whether each sample is broken at each of K strengths >= 0 (default: the attack's own, K = S).
+        """Return the mask ``[N, K]`` of samples that are broken at K strengths >= 0 (default: the attack's own, K = S).
 
         Accuracies, curves, unions, resamples, SQL and pages all follow this one rule: a sample is broken at a strength
         that is not smaller than its minimal size. An attack whose threat model is not nested judges each strength by
@@ -208,11 +220,17 @@ class Outcome:
                 f"{self.attack!r} judges each strength on its own, but was not run at every strength; "
                 "use search 'every'."
             )
-        return np.column_stack([self.minimal_size == 0, self.fooled != 0])[:, self._positions_of_judged(sizes)]
+        places = strength_positions(sizes, np.append(0.0, self.strengths))
+        if (strange := sizes[places < 0]).size:
+            known, given = (listed_strengths(some, self.attack) for some in (self.strengths, strange[:1]))
+            raise UserError(
+                f"{self.attack} is judged at each strength by itself, and was run at {known}; {given} is none of these."
+            )
+        return np.column_stack([self.minimal_size == 0, self.fooled != 0])[:, places]
 
     @property
     def searched_strengths(self) -> Floats:
-        """``[K]``: the strengths that a search judged; the others stand on sizes alone."""
+        """Strengths ``[K]`` that a search judged; the others stand on sizes alone."""
         return self.strengths if self.searched_at is None else self.strengths[self.searched_at]
 
     @property
@@ -254,8 +272,9 @@ class Outcome:
         return AccuracyBounds(standing, standing | unknown, point if unknown.any() else unsearched)
 
     def certain_sizes(self) -> Floats:
-        """``[N]``: up to which size each sample certainly withstands: the largest searched strength below its size; of
-        a nested threat model.
+        """Return the size ``[N]`` up to which each sample certainly withstands a nested threat model.
+
+        It is the largest searched strength below the sample's minimal size.
 
         Example:
             >>> from robustatlas.outcomes import OutcomeTable
@@ -266,19 +285,9 @@ class Outcome:
         grid = np.append(0.0, self.searched_strengths)
         return np.asarray(grid[np.maximum(np.searchsorted(grid, self.minimal_size) - 1, 0)])
 
-    def _positions_of_judged(self, sizes: Floats) -> Integers:
-        """``[K]``: positions of ``sizes`` among 0 and the strengths."""
-        places = strength_positions(sizes, np.append(0.0, self.strengths))
-        if (strange := sizes[places < 0]).size:
-            known, given = (listed_strengths(some, self.attack) for some in (self.strengths, strange[:1]))
-            raise UserError(
-                f"{self.attack} is judged at each strength by itself, and was run at {known}; {given} is none of these."
-            )
-        return places
-
     @cached_property
     def minimal_strength(self) -> Floats:
-        """``[N]``: smallest of the strengths at which the sample is broken; 0 misclassified clean, inf never."""
+        """Smallest of the strengths that break each sample ``[N]``; 0: misclassified clean, inf: never broken."""
         broken = self.broken()
         first = np.where(broken.any(1), self.strengths[broken.argmax(1)], np.inf)
         return np.where(self.minimal_size == 0, 0.0, first)
@@ -313,7 +322,7 @@ class Outcome:
         return float(self.strengths[reached.argmax()]) if reached.any() else np.inf
 
     def accuracies(self) -> Floats:
-        """Robust accuracy in percent at each strength, ``[S]``."""
+        """Return the robust accuracy in percent at each strength, ``[S]``."""
         return percent((~self.broken()).sum(axis=0), self.samples)
 
     def surviving_files(self) -> tuple[int, int] | None:
@@ -323,8 +332,7 @@ class Outcome:
         return int((self.as_file > 0).sum()), int((self.as_file != 0).sum())
 
     def typical_accuracies(self) -> Floats:
-        """Mean share of the draws that are classified correctly, in percent, ``[S]``; NaN where not all samples were
-        drawn.
+        """Return the mean percentage ``[S]`` of draws that are right; NaN where not all samples were drawn.
 
         Raises:
             UserError: nothing was drawn.
@@ -334,20 +342,28 @@ class Outcome:
         return np.asarray(100.0 * np.mean(self.typical, axis=0, dtype=np.float64))
 
     def select(self, positions: Integers) -> Outcome:
-        """The samples at some positions of these arrays."""
-        rows = ["minimal_size", "found_class", "margins", "fooled", "forward", "backward", "origin_index", "kind_index"]
-        rows += ["possible_size", "mistakes", "drawn", "queries", "typical", "saved", "as_file", "true_size"]
-        held = {name: values for name in rows if (values := getattr(self, name)) is not None}
-        return replace(self, **{name: values[positions] for name, values in held.items()})
+        """Return the outcome of the samples at some positions of these arrays."""
+        return self._take("N", positions)
+
+    def _take(self, axis: str, positions: Integers) -> Outcome:
+        """Return the outcome with some positions of one axis, "N" or "S", of every array that has it."""
+        arrays = {name: getattr(self, name) for name, axes in _ARRAY_AXES.items() if axis in axes}
+        taken: dict[str, Any] = {
+            name: values[positions] if axis == "N" else values[..., positions]  # N is the first axis, S the last one
+            for name, values in arrays.items()
+            if values is not None
+        }
+        return replace(self, **taken)
 
     def with_possible_examples(self) -> Outcome:
-        """The same with every example counted that may be one."""
+        """Return the outcome in which every example counts that may be one."""
         if self.possible_size is None:
             return self
-        return replace(self, minimal_size=self.possible_size, possible_size=None, mistakes=None, drawn=None)
+        sizes = snap_sizes(self.possible_size, self.strengths)
+        return replace(self, minimal_size=sizes, possible_size=None, mistakes=None, drawn=None)
 
     def counts_by_origin(self) -> dict[str, int]:
-        """Origin -> number of samples whose smallest example it found; clean errors need none.
+        """Return origin -> number of samples whose smallest example it found; clean errors need none.
 
         Example:
             >>> from robustatlas.outcomes import OutcomeTable
@@ -356,46 +372,36 @@ class Outcome:
             {'descent, seed 0': 1}
         """
         found = np.isfinite(self.minimal_size) & (self.minimal_size > 0)
-        of = np.zeros(self.samples, np.int64) if self.origin_index is None else self.origin_index
-        return {origin: int((found & (of == k)).sum()) for k, origin in enumerate(self.origins)}
+        index = np.zeros(self.samples, np.int64) if self.origin_index is None else self.origin_index
+        return {origin: int((found & (index == k)).sum()) for k, origin in enumerate(self.origins)}
 
     def counts_by_run(self) -> dict[str, int]:
-        """Kind of run -> number of samples whose smallest example it found, where that is known; kinds that found none
-        are left out.
+        """Return kind of run -> number of samples whose smallest example it found, where that is known.
+
+        Kinds that found none are left out.
         """
-        of = np.full(self.samples, -1) if self.kind_index is None else self.kind_index
-        counts = dict.fromkeys(self.kinds, 0)
+        index = np.full(self.samples, -1) if self.kind_index is None else self.kind_index
+        counts = dict.fromkeys(self.kinds, 0)  # several legs of a plan can be of one kind
         for k, kind in enumerate(self.kinds):
-            counts[kind] += int((of == k).sum())
+            counts[kind] += int((index == k).sum())
         return {kind: count for kind, count in counts.items() if count}
 
     def restrict(self, strengths: Sequence[float] | Floats) -> Outcome:
-        """The same samples at only some of the strengths (increasing).
+        """Return the outcome of the same samples at only some of the strengths (increasing).
 
         Raises:
             UserError: a strength at which the attack was not evaluated.
         """
-        grid, wanted = (
-            self.strengths.tolist(),
-            np.atleast_1d(real_array(strengths, f"strengths of {self.attack}")).tolist(),
-        )
+        grid = self.strengths.tolist()
+        wanted = np.atleast_1d(real_array(strengths, f"strengths of {self.attack}")).tolist()
         found = [strength_position(strength, grid) for strength in wanted]
         if None in found:
             raise UserError(
                 f"{self.attack} was not evaluated at strength "
                 f"{format_strength(wanted[found.index(None)], attack=self.attack)}."
             )
-        kept = np.asarray(found, np.int64)
-        return replace(
-            self,
-            strengths=self.strengths[kept],
-            margins=self.margins[:, kept],
-            fooled=self.fooled[:, kept],
-            queries=None if self.queries is None else self.queries[:, kept],
-            typical=None if self.typical is None else self.typical[:, kept],
-            searched_at=None if self.searched_at is None else self.searched_at[kept],
-        )
+        return self._take("S", np.asarray(found, np.int64))
 
 
-LOOKS = (50, 200, 800)
-"""Fresh draws after which it is asked whether a misclassification is certain; most are after the first."""
+_ARRAY_AXES = {each.name: each.metadata["axes"] for each in fields(Outcome) if "axes" in each.metadata}
+"""Name -> axes of each array of an outcome."""

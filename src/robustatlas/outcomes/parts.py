@@ -15,16 +15,12 @@ from robustatlas.outcomes.records import AttackRecord, distinct_positions
 from robustatlas.outcomes.storage import Storage, StoreError
 from robustatlas.outcomes.tables import (
     OUTCOME_COLUMNS,
-    REJECTING_COLUMNS,
-    SAMPLE_COLUMNS,
+    OUTCOME_TABLE,
+    SAMPLE_TABLE,
     Arrays,
     Columns,
     CorruptFileError,
-    Kinds,
-    check_columns,
-    expected_columns,
-    stack_columns,
-    unknown_columns,
+    TableSchema,
 )
 
 AdversarialExamples = tuple[Integers, NDArray[np.float32]]
@@ -48,7 +44,7 @@ def part_metadata(identity: Identity, record: Keyed | None) -> dict[str, str]:
 
 
 def placement_problem(said: Mapping[str, str], identity: Identity, record: Keyed | None, place: str) -> str | None:
-    """A sentence where a part says that it is of another attack, model or data; None where it belongs there."""
+    """Return a sentence if a part says that it is of another attack, model or data; None if it belongs there."""
     if OF_RUN not in said or (record is not None and ATTACK not in said):
         return f"{place} does not say which {'attack, ' if record is not None else ''}model and data it is of"
     if record is not None and said[ATTACK] != record.key:
@@ -58,7 +54,7 @@ def placement_problem(said: Mapping[str, str], identity: Identity, record: Keyed
 
 
 def new_part_name(columns: Columns) -> str:
-    """A name for a part that no other writer shares."""
+    """Return a name for a part that no other writer shares."""
     return f"{int(columns['index'][0]):09d}-{len(columns['index'])}-{uuid.uuid4().hex[:8]}"
 
 
@@ -72,7 +68,7 @@ class Parts:
         self._placed: dict[str, bool] = {}
 
     def stored_samples(self, record: AttackRecord, *, examples: bool = False) -> Integers:
-        """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
+        """Return the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
 
         Of parts that were not read before only the positions are read, in one query; see :meth:`can_read_records`.
         """
@@ -92,12 +88,12 @@ class Parts:
         """Read all parts of some attacks whole; False where one that counted as done is damaged. It then counts no
         more."""
         strengths = {name: len(record.strengths) for record in records for name in self.names(record)}
-        return self.can_read(strengths, OUTCOME_COLUMNS)
+        return self.can_read(strengths, OUTCOME_TABLE)
 
-    def can_read(self, strengths: Mapping[str, int], expected: Kinds) -> bool:
+    def can_read(self, strengths: Mapping[str, int], schema: TableSchema) -> bool:
         """Read those of some parts (name -> number of strengths) that were not read yet: whether none is damaged."""
         unread = [name for name in strengths if name not in self._read]
-        damaged = [name for name in unread if self._checked(name, expected, strengths[name]) is None]
+        damaged = [name for name in unread if self._checked(name, schema, strengths[name]) is None]
         return not damaged
 
     def forget(self, names: Iterable[str]) -> None:
@@ -106,7 +102,7 @@ class Parts:
             self._read.pop(name, None)
 
     def gather_columns(self, record: AttackRecord, names: Sequence[str], wanted: Sequence[str]) -> Arrays:
-        """Some columns of an attack's valid parts together, in any order."""
+        """Return some columns of an attack's valid parts together, in any order."""
         strengths = len(record.strengths)
         pieces = [columns for name in names if (columns := self._read.get(name)) is not None]
         unread = [name for name in names if name not in self._read]
@@ -117,47 +113,49 @@ class Parts:
                 pieces += [
                     columns for name in unread if (columns := self._gather_part(name, record, wanted)) is not None
                 ]
-        return stack_columns(pieces, wanted, strengths)
+        kinds = {name: OUTCOME_COLUMNS[name] for name in wanted}
+        none = {name: np.zeros(column.shape(0, strengths), column.kind) for name, column in kinds.items()}
+        return {name: np.concatenate([piece[name] for piece in [none, *pieces]]) for name in wanted}
 
     def _gather_part(self, name: str, record: AttackRecord, wanted: Sequence[str]) -> Arrays | None:
-        """Some columns of a part; None, and a warning, where the file is damaged."""
+        """Return some columns of a part; None, and a warning, where the file is damaged."""
         try:
             return self._storage.gather([name], wanted, len(record.strengths))
         except CorruptFileError:
-            return self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
+            return self._checked(name, OUTCOME_TABLE, len(record.strengths))
 
     def columns(self, record: AttackRecord) -> Arrays:
-        """All columns of an attack's valid parts together, in any order."""
-        parts = [columns for columns in self.valid(record).values() if columns is not None]
+        """Return all columns of an attack's valid parts together, in any order."""
+        parts = [columns for columns in self.read_parts(record).values() if columns is not None]
         names = dict.fromkeys(name for part in parts for name in part)
         strengths = len(record.strengths)
-        filled = [
-            unknown_columns(len(part["index"]), strengths) | {"possible_size": part["minimal_size"]} | part
-            for part in parts
-        ]
+        filled = []
+        for part in parts:
+            unknown = OUTCOME_TABLE.unknown_columns(len(part["index"]), strengths)
+            unknown["possible_size"] = part["minimal_size"]  # without possible sizes, a part leaves no doubt
+            filled.append(unknown | part)
         return {name: np.concatenate([part[name] for part in filled]) for name in names}
 
     def samples(self) -> Arrays:
-        """SAMPLE_COLUMNS and REJECTING_COLUMNS of all clean samples, in any order."""
-        return self.join(self.select_own(self._storage.names("samples"), None), SAMPLE_COLUMNS, REJECTING_COLUMNS, -1)
+        """Return all columns of the clean samples, in any order."""
+        return self.join(self.select_own(self._storage.names("samples"), None), SAMPLE_TABLE)
 
-    def join(self, names: Iterable[str], base: Kinds, optional: Kinds | None = None, unknown: int = 0) -> Arrays:
-        """Join the columns of the parts that are whole; ``unknown`` where a part lacks an ``optional`` one."""
-        optional = optional or {}
-        parts = [columns for name in names if (columns := self._checked(name, base, 0)) is not None]
-        filled = [{name: np.full(len(part["index"]), unknown) for name in optional} | part for part in parts]
+    def join(self, names: Iterable[str], schema: TableSchema) -> Arrays:
+        """Return the columns of the parts that are not damaged, one after the other."""
+        parts = [columns for name in names if (columns := self._checked(name, schema, 0)) is not None]
+        filled = [schema.unknown_columns(len(part["index"])) | part for part in parts]
         return {
-            name: np.concatenate([np.zeros(0, kind), *[part[name].astype(kind) for part in filled]])
-            for name, (kind, _) in {**base, **optional}.items()
+            name: np.concatenate([np.zeros(0, column.kind), *[part[name] for part in filled]])
+            for name, column in {**schema.required, **schema.optional}.items()
         }
 
-    def valid(self, record: AttackRecord) -> dict[str, Arrays | None]:
-        """The columns of each part of an attack; None where the file is damaged."""
+    def read_parts(self, record: AttackRecord) -> dict[str, Arrays | None]:
+        """Return the columns of each part of an attack; None where the file is damaged."""
         names = self.names(record)
-        return {name: self._checked(name, OUTCOME_COLUMNS, len(record.strengths)) for name in names}
+        return {name: self._checked(name, OUTCOME_TABLE, len(record.strengths)) for name in names}
 
     def names(self, record: AttackRecord, folder: str = "outcomes") -> list[str]:
-        """Names of the parts of an attack, without those that say to be of something else."""
+        """Return the names of the parts of an attack, without those that say to be of something else."""
         return self.select_own(self._storage.names(f"{folder}/{record.key}"), record)
 
     def select_own(self, names: Sequence[str], record: Keyed | None) -> list[str]:
@@ -184,19 +182,17 @@ class Parts:
             return part_metadata(self._identity, record)
 
     def read_part(self, name: str, record: AttackRecord) -> Arrays:
-        """The columns of a part."""
-        columns = self._checked(name, OUTCOME_COLUMNS, len(record.strengths))
+        """Return the columns of a part."""
+        columns = self._checked(name, OUTCOME_TABLE, len(record.strengths))
         if columns is None:
             raise CorruptFileError(f"{self._storage.place(name)} is damaged; run the same evaluation again.")
         return columns
 
-    def _checked(self, name: str, expected: Kinds, strengths: int) -> Arrays | None:
-        """The columns of a part; None, and a warning once, where the file is damaged: it counts as not done."""
+    def _checked(self, name: str, schema: TableSchema, strengths: int) -> Arrays | None:
+        """Return the columns of a part; None, and a warning once, where the file is damaged: it counts as not done."""
         if name not in self._read:
             try:
-                read = self._storage.read(name)
-                held = expected_columns(expected, read)
-                self._read[name] = check_columns(read, held, strengths, self._storage.place(name))
+                self._read[name] = schema.check(self._storage.read(name), strengths, self._storage.place(name))
             except StoreError:
                 raise
             except UserError as error:
@@ -216,7 +212,7 @@ class Parts:
         """Publish one part, as :meth:`robustatlas.outcomes.Run.write` says."""
         part = new_part_name(columns)
         outcome = f"outcomes/{record.key}/{part}"
-        checked = check_columns(columns, expected_columns(OUTCOME_COLUMNS, columns), len(record.strengths), outcome)
+        checked = OUTCOME_TABLE.check(columns, len(record.strengths), outcome)
         self.write_samples(part, samples)
         if examples is not None:
             index, images = examples
@@ -233,7 +229,7 @@ class Parts:
         fresh = ~np.isin(samples["index"], self.samples()["index"])
         if fresh.any():
             rows = {name: values[fresh] for name, values in samples.items()}
-            checked = check_columns(rows, expected_columns(SAMPLE_COLUMNS, rows), 0, f"samples/{part}")
+            checked = SAMPLE_TABLE.check(rows, 0, f"samples/{part}")
             self._write(f"samples/{part}", checked, part_metadata(self._identity, None))
 
     def _write(self, name: str, columns: Arrays, about: Mapping[str, str]) -> None:

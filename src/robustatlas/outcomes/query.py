@@ -42,11 +42,14 @@ class Table(Tabular):
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.columns)
-        return {name: column_array(values) for name, values in zip(self.columns, columns, strict=True)}
+        return {
+            name: np.array(values) if values and {*map(type, values)} <= {int, float, bool} else object_column(values)
+            for name, values in zip(self.columns, columns, strict=True)
+        }
 
 
 def format_cell(value: object) -> str:
-    """A cell as people read it: no more digits than they need, and a dash where there is nothing."""
+    """Return a cell as people read it: no more digits than they need, and a dash where there is nothing."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -54,11 +57,6 @@ def format_cell(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(format_cell, value))}]"
     return str(value)
-
-
-def column_array(values: Sequence[Any]) -> NDArray[Any]:
-    """A column as numbers, where it is one."""
-    return np.array(values) if values and {*map(type, values)} <= {int, float, bool} else object_column(values)
 
 
 MOST_MEMORY, MOST_VALUES = "4GB", 10_000_000

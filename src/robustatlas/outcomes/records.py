@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from robustatlas.common.errors import UserError
 from robustatlas.common.interrupts import delay_interrupts
 from robustatlas.common.wording import format_significant
-from robustatlas.outcomes.base import Json, Record, differences, digest
+from robustatlas.outcomes.base import Json, Record, Role, deciding_fields, differences, digest
 from robustatlas.outcomes.outcome import Booleans, broken_mask
 from robustatlas.outcomes.strengths import check_strengths, snap_sizes
 
@@ -55,32 +55,28 @@ class GradientRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    at: tuple[int, ...] = ()
-    ways: dict[str, Numbers] = {}
-    within: float = 0.0
-    kinks: tuple[float, ...] = ()
-    without: float = 0.0
+    at: Annotated[tuple[int, ...], Role.DECIDES] = ()
+    ways: Annotated[dict[str, Numbers], Role.DECIDES] = {}
+    within: Annotated[float, Role.DESCRIBES] = 0.0
+    kinks: Annotated[tuple[float, ...], Role.DESCRIBES] = ()
+    without: Annotated[float, Role.DESCRIBES] = 0.0
 
     def is_same_gradient(self, other: GradientRecord) -> bool:
         """Return if both are fingerprints of equal gradients."""
-        return (
-            self.at == other.at
-            and self.ways.keys() == other.ways.keys()
-            and all(self._is_close(numbers, other.ways[way]) for way, numbers in self.ways.items())
-        )
-
-    def _is_close(self, mine: Numbers, given: Numbers) -> bool:
-        return len(mine) == len(given) and all(map(self._is_close_row, mine, given))
-
-    def _is_close_row(self, mine: Sequence[float], given: Sequence[float]) -> bool:
-        return len(mine) == len(given) and all(
-            abs(one - other) <= self.within for one, other in zip(mine, given, strict=True)
-        )
+        if self.at != other.at or self.ways.keys() != other.ways.keys():
+            return False
+        for way, ours in self.ways.items():
+            theirs = other.ways[way]
+            if [*map(len, ours)] != [*map(len, theirs)]:
+                return False
+            numbers = zip(chain(*ours), chain(*theirs), strict=True)
+            if not all(abs(one - two) <= self.within for one, two in numbers):
+                return False
+        return True
 
 
 class AttackRecord(Record):
-    """One attack as it was run. ``fingerprint`` is of what determines its numbers; ``unit``, ``source``, ``note``,
-    ``calibrated``, ``effort``, ``counterpart`` and ``largest`` are not among that.
+    """One attack as it was run. Its fingerprint is of the fields that decide its numbers.
 
     Attributes:
         name: of the attack.
@@ -107,20 +103,20 @@ class AttackRecord(Record):
     survivor_word: ClassVar[str] = "robust"
     """Word for a sample without an example."""
 
-    name: AttackName
-    strengths: tuple[float, ...] = Field(min_length=1, max_length=100_000)
-    monotone: bool = True
-    threat: Json = Field(default_factory=dict)
-    protocol: Json = Field(default_factory=dict)
-    gradient: GradientRecord | None = None
-    unit: str = ""
-    source: str = ""
-    note: str = ""
-    calibrated: str = ""
-    effort: str = ""
-    runs: tuple[str, ...] = ()
-    counterpart: str = ""
-    largest: float | None = None
+    name: Annotated[AttackName, Role.DECIDES]
+    strengths: Annotated[tuple[float, ...], Role.DECIDES] = Field(min_length=1, max_length=100_000)
+    monotone: Annotated[bool, Role.DECIDES] = True
+    threat: Annotated[Json, Role.DECIDES] = Field(default_factory=dict)
+    protocol: Annotated[Json, Role.DECIDES] = Field(default_factory=dict)
+    gradient: Annotated[GradientRecord | None, Role.DECIDES] = None
+    unit: Annotated[str, Role.DESCRIBES] = ""
+    source: Annotated[str, Role.DESCRIBES] = ""
+    note: Annotated[str, Role.DESCRIBES] = ""
+    calibrated: Annotated[str, Role.DESCRIBES] = ""
+    effort: Annotated[str, Role.DESCRIBES] = ""
+    runs: Annotated[tuple[str, ...], Role.DESCRIBES] = ()
+    counterpart: Annotated[str, Role.DESCRIBES] = ""
+    largest: Annotated[float | None, Role.DESCRIBES] = None
 
     @model_validator(mode="after")
     def _check(self) -> AttackRecord:
@@ -131,18 +127,15 @@ class AttackRecord(Record):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; equal for equal numbers."""
         with delay_interrupts():
-            words = {"unit", "source", "note", "calibrated", "effort", "runs", "counterpart", "largest"}
-            told = self.model_dump(mode="json", exclude={"gradient", *words})
+            deciding = self.model_dump(mode="json", include=_DECIDING - {"gradient"})
             if self.gradient is not None:
-                told["gradient"] = self.gradient.model_dump(mode="json", include={"at", "ways"})
-            return digest(told)
+                deciding["gradient"] = self.gradient.model_dump(mode="json", include=_DECIDING_OF_GRADIENTS)
+            return digest(deciding)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields changed, and a fingerprint of its own."""
+        """Return a copy with some fields changed, checked as any other record and with a fingerprint of its own."""
         copied = super().model_copy(update=update, deep=deep)
-        for derived in ("fingerprint", "threat_identity"):
-            vars(copied).pop(derived, None)
-        return copied
+        return type(self)(**{name: getattr(copied, name) for name in type(self).model_fields})
 
     @property
     def key(self) -> str:
@@ -219,7 +212,7 @@ class AttackRecord(Record):
         return (self.name, self.monotone, self.threat) == (other.name, other.monotone, other.threat)
 
     def withstands(self, columns: Mapping[str, NDArray[Any]], place: int) -> Booleans:
-        """``[M]``: whether samples whose ``columns`` were just found withstand the strength at that place."""
+        """Return which samples ``[M]``, of whom ``columns`` were found, withstand the strength at a place."""
         if not self.monotone:
             return np.asarray(columns["fooled"][:, place] == 0)
         sizes = snap_sizes(columns["minimal_size"], self.strengths)
@@ -233,6 +226,8 @@ class AttackRecord(Record):
             by_gradient = self.gradient.is_same_gradient(other.gradient)
         return self.has_same_threat(other) and self.protocol == other.protocol and by_gradient
 
+
+_DECIDING, _DECIDING_OF_GRADIENTS = deciding_fields(AttackRecord), deciding_fields(GradientRecord)
 
 _SEARCH_PARAMETERS = {"Linf": {"starts"}, "L2": {"starts"}, "L1": {"starts", "sparsity"}, "L0": {"starts"}}
 """Fields of recorded lp balls that say where a search begins and how it moves, not what the ball holds."""
@@ -293,7 +288,7 @@ class CallRecord(Record):
         return sum(end - first for first, end in self.spans)
 
     def index(self) -> NDArray[np.int64]:
-        """Positions of the samples, increasing."""
+        """Return the positions of the samples, increasing."""
         return np.concatenate([np.arange(first, end) for first, end in self.spans])
 
 
@@ -310,7 +305,7 @@ class CardRecord(Record):
 
 
 def sample_spans(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
-    """Positions as runs of consecutive ones.
+    """Return positions as runs of consecutive ones.
 
     >>> sample_spans(np.array([4, 0, 1, 2, 9]))
     ((0, 3), (4, 5), (9, 10))
@@ -322,7 +317,7 @@ def sample_spans(index: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
 
 
 def distinct_positions(index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions in increasing order, each once. (``np.unique`` hashes them, which is slower for many.)
+    """Return positions in increasing order, each once. (``np.unique`` hashes them, which is slower for many.)
 
     >>> distinct_positions(np.array([4, 0, 4, 2]))
     array([0, 2, 4])

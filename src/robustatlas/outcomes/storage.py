@@ -128,7 +128,7 @@ class Storage:
 
     def gather(self, names: Sequence[str], wanted: Sequence[str], strengths: int) -> Arrays:
         """Return some of OUTCOME_COLUMNS of several tables together; CorruptFileError where one is damaged."""
-        lists = {name: strengths for name, (_, dimensions) in OUTCOME_COLUMNS.items() if dimensions == 2}
+        lists = {name: strengths for name, column in OUTCOME_COLUMNS.items() if column.per_strength}
         return read_columns(self._local_paths(names), wanted, lists, OUTCOME_COLUMNS)
 
     def metadata(self, names: Sequence[str]) -> list[dict[str, str]]:

@@ -37,7 +37,7 @@ from robustatlas.outcomes.certified import CertificateRecord, Certificates, Cert
 from robustatlas.outcomes.identity import Identity, check_format, current_time, machine_metadata
 from robustatlas.outcomes.joined import (
     equivalent_records,
-    finished,
+    finished_samples,
     intersection,
     joint_outcome,
     searched_grid,
@@ -74,7 +74,7 @@ class Run:
 
     @classmethod
     def begin(cls, path: str | Path | None, identity: Identity) -> Run:
-        """A new run in ``path`` (None: in memory), or the one that is there if it is about the same model and data.
+        """Begin a run in ``path`` (None: in memory), or open the one that is there, about the same model and data.
 
         Raises:
             UserError: another model or other data (what differs is named), a run of another format, a folder that is
@@ -89,7 +89,7 @@ class Run:
 
     @classmethod
     def open_existing(cls, path: str | Path | None, identity: Identity) -> Run | None:
-        """The run in ``path``, None where there is none; nothing is written.
+        """Open the run in ``path``; None where there is none. Nothing is written.
 
         Raises:
             UserError: as :meth:`begin`.
@@ -120,7 +120,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """The run in ``path``.
+        """Open the run in ``path``.
 
         Raises:
             UserError: no run is there, or a newer version of the package wrote it.
@@ -139,7 +139,7 @@ class Run:
         return cls(parse(Identity, about, file), storage)
 
     def records(self) -> dict[str, AttackRecord]:
-        """The attacks that were run, by their keys, in the order of the plans."""
+        """Return the attacks that were run, by their keys, in the order of the plans."""
         found = {record.key: record for record in self._records("attacks", AttackRecord)}
         order = [key for plan in self.plans() for key in plan.attacks if key in found]
         return {key: found[key] for key in dict.fromkeys([*order, *found])}
@@ -167,13 +167,13 @@ class Run:
             UserError: something that JSON cannot hold.
         """
         if about:
-            self.keep(
+            self.keep_card(
                 CardRecord(
                     created=current_time("microseconds"), about=json_value(about, "the description of the model")
                 )
             )
 
-    def keep(self, card: CardRecord) -> None:
+    def keep_card(self, card: CardRecord) -> None:
         """Keep a card as it is."""
         self._storage.create_text(f"cards/{card.name}", card.to_json())
 
@@ -190,7 +190,7 @@ class Run:
         return self._audit
 
     def begin_audit(self) -> Run:
-        """The run of an audit, begun where there is none."""
+        """Return the run of an audit, begun where there is none."""
         if self.audit is None:
             self._audit = Run.begin(None if self.path is None else self.path / "audit", self.identity)
         assert self._audit is not None
@@ -206,7 +206,7 @@ class Run:
         return sorted(self._records("diagnoses", DiagnosisRecord), key=lambda record: record.created)
 
     def stored_samples(self, record: AttackRecord, *, examples: bool = False) -> Integers:
-        """Positions of the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
+        """Return the samples that valid parts of an attack hold, increasing; ``examples``: with their images.
 
         Of parts that were not read before only the positions are read, in one query; see :meth:`can_read_records`.
         """
@@ -255,24 +255,26 @@ class Run:
         *,
         searched: bool = False,
     ) -> OutcomeTable:
-        """The outcomes of some attacks (default: all that have any) on the samples ``index``, at ``strengths``
-        (default: all of the run). The default of ``index`` are all samples that every one of these attacks has
-        finished, increasing.
+        """Return the outcomes of some attacks on some samples at some strengths.
 
-        ``searched``: only what the run's own searches found, without the examples that were handed over.
+        Args:
+            attacks: their names; default: all that have outcomes.
+            index: positions of the samples; default: all that every one of these attacks has finished, increasing.
+            strengths: attack -> distances; default: all of the run.
+            searched: only what the run's own searches found, without the examples that were handed over.
 
         Raises:
-            UserError: nothing there, or an attack or sample that is not.
+            UserError: an attack or a sample is not in the run, or nothing is finished yet.
         """
         known = self._records_by_name()
         chosen = known if attacks is None else attacks
-        for record in (record for name in chosen for record in known.get(name, [])):
-            self._parts.valid(record)
+        # Damaged parts must be known as such before it is asked which samples are finished.
+        self._parts.can_read_records(record for name in chosen for record in known.get(name, []))
         unknown = [name for name in attacks or () if name not in known]
         if unknown:
             raise UserError(f"Attack {unknown[0]!r} is not part of this run; it has {', '.join(known) or 'none'}.")
         wanted = {name: searched_grid(known[name], (strengths or {}).get(name)) for name in chosen}
-        searched_at = {name: finished(self._parts, known[name], grid) for name, grid in wanted.items()}
+        searched_at = {name: finished_samples(self._parts, known[name], grid) for name, grid in wanted.items()}
         begun = [name for name in searched_at if attacks is not None or len(searched_at[name])]
         common = intersection([searched_at[name] for name in begun]) if begun else self._uncontested(index)
         if index is None:
@@ -286,12 +288,10 @@ class Run:
             asked = f" of {', '.join(attacks)}" if attacks else ""
             raise UserError(f"{place} has no finished samples{asked} yet; run its evaluation on.")
         samples = sample_rows(self._parts.samples(), index)
-        outcomes = {
-            name: joint_outcome(
-                self._parts, [r for r in known[name] if not (searched and r.examples_source)], index
-            ).restrict(wanted[name])
-            for name in begun
-        }
+        outcomes = {}
+        for name in begun:
+            records = [record for record in known[name] if not searched or record.examples_source is None]
+            outcomes[name] = joint_outcome(self._parts, records, index).restrict(wanted[name])
         return OutcomeTable(
             name=self.identity.model.name,
             data=self.identity.data.name,
@@ -305,7 +305,7 @@ class Run:
         )
 
     def certificate_records(self) -> list[CertificateRecord]:
-        """The methods that certified something, on which attacks; of those that are damaged a warning."""
+        """Return the methods that certified something, on which attacks; warn of records that are damaged."""
         return self.certificates.records()
 
     def _certified(self, index: Integers, outcomes: Mapping[str, Outcome]) -> dict[str, CertifiedSizes]:
@@ -317,21 +317,22 @@ class Run:
         return certified
 
     def _uncontested(self, index: Integers | None) -> Integers:
-        """Samples of a run without outcomes: all that are known, or by default those that every certificate covers of
-        which there is anything."""
+        """Return the known samples of a run without outcomes; by default those that all its certificates cover."""
         if index is not None:
             return np.sort(self._parts.samples()["index"])
         return intersection(
             [done for record in self.certificate_records() if len(done := self.certificates.stored_samples(record))]
         )
 
-    def finished(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
-        """Samples that were searched at every one of the strengths (default: all) of an attack, increasing."""
-        records = self._records_by_name().get(attack, [])
-        return finished(self._parts, records, searched_grid(records, strengths)) if records else intersection([])
+    def finished_samples(self, attack: str, strengths: Sequence[float] | None = None) -> Integers:
+        """Return the samples that were searched at every one of the strengths (default: all) of an attack."""
+        records = self._records_by_name().get(attack)
+        if not records:
+            return np.zeros(0, np.int64)
+        return finished_samples(self._parts, records, searched_grid(records, strengths))
 
     def missing_counts(self) -> dict[str, int]:
-        """Attack to number of samples that a plan asks for and no part holds; empty when the run is complete."""
+        """Return attack -> number of samples that a plan asks for and no part holds; empty when the run is complete."""
         plans, counts = self.plans(), {}
         for name, records in self._records_by_name().items():
             lacking = [
@@ -354,7 +355,7 @@ class Run:
         return {name: values[rows] for name, values in known.items()}
 
     def adversarial(self, attack: str, index: Integers) -> AdversarialExamples:
-        """The smallest examples of some samples, where they were kept: positions ``[M]`` and inputs ``[M, ...]``.
+        """Return the smallest examples that were kept of some samples: positions ``[M]`` and inputs ``[M, ...]``.
 
         Raises:
             UserError: the run kept no examples.
@@ -362,7 +363,7 @@ class Run:
         return smallest_examples(self._parts, self._storage, self._records_by_name().get(attack, []), index)
 
     def samples_with_examples(self, attack: str) -> Integers:
-        """Samples of the parts of an attack that kept their examples, increasing; only positions are read."""
+        """Return the samples of an attack whose examples were kept, increasing; only positions are read."""
         held = [self.stored_samples(record, examples=True) for record in self._records_by_name().get(attack, [])]
         return np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
 

@@ -113,7 +113,7 @@ def is_same_strength(a: float, b: float) -> bool:
 
 
 def strength_positions(strengths: ArrayLike, grid: ArrayLike) -> NDArray[np.int64]:
-    """Positions [K] of strengths in an increasing grid; -1 where the grid does not have it.
+    """Return the positions [K] of strengths in an increasing grid; -1 where the grid does not have it.
 
     >>> strength_positions([0.2, 0.15], [0.1, 0.2]).tolist()
     [1, -1]
@@ -124,12 +124,12 @@ def strength_positions(strengths: ArrayLike, grid: ArrayLike) -> NDArray[np.int6
 
 
 def strength_position(strength: float, grid: Iterable[float]) -> int | None:
-    """Position of a strength in a grid; None where the grid does not have it."""
+    """Return the position of a strength in a grid; None where the grid does not have it."""
     return next((k for k, known in enumerate(grid) if is_same_strength(known, strength)), None)
 
 
 def snap_sizes(sizes: ArrayLike, grid: ArrayLike) -> NDArray[np.float64]:
-    """Sizes [N] as they are recorded: one that lies above a strength of the grid [S] by rounding is that strength.
+    """Return sizes [N] as they are recorded: one above a strength of the grid [S] by rounding is that strength.
 
     From then on a sample is broken at a strength where its size is at most the strength, without any tolerance.
 
@@ -189,12 +189,12 @@ def levels_hint(strength: float, largest: float) -> str:
 
 
 def listed_strengths(strengths: Iterable[float], of: str) -> str:
-    """Strengths of the attack ``of``, as people type them, in a row, for a sentence."""
+    """Return strengths of the attack ``of``, as people type them, in a row, for a sentence."""
     return ", ".join(format_strength(strength, 6, attack=of) for strength in strengths)
 
 
 def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:
-    """All strengths of several grids, increasing, each once.
+    """Return all strengths of several grids, increasing, each once.
 
     >>> merged_strengths([np.array([0.1, 0.2]), np.array([0.15, 0.2])])
     [0.1, 0.15, 0.2]
@@ -207,7 +207,7 @@ def merged_strengths(grids: Sequence[NDArray[np.float64]]) -> list[float]:
 
 
 def grid(last: float, count: int = 20) -> tuple[float, ...]:
-    """``count`` equal steps up to ``last``, the form of all of MultiRobustBench's grids.
+    """Return ``count`` equal steps up to ``last``, the form of all of MultiRobustBench's grids.
 
     Example:
         >>> grid(0.1, 4)

@@ -20,6 +20,7 @@ from robustatlas.outcomes.strengths import (
     read_strength,
     read_strengths,
     sizes_as_typed,
+    snap_sizes,
 )
 
 
@@ -112,7 +113,7 @@ class OutcomeTable:
         return float(percent(self.clean.sum(), self.samples))
 
     def outcome(self, attack: str) -> Outcome:
-        """All that is known about one attack.
+        """Return the outcome of one attack.
 
         Raises:
             UserError: the model was not evaluated with that attack.
@@ -153,20 +154,20 @@ class OutcomeTable:
         return sizes_as_typed(self.outcome(attack).minimal_size, attack)
 
     def correct(self, attack: str) -> Booleans:
-        """``[N, S]``: whether the sample withstands the attack at each of its strengths."""
+        """Return the mask ``[N, S]`` of samples that withstand the attack at each of its strengths."""
         return ~self.outcome(attack).broken()
 
     def margins(self, attack: str) -> NDArray[np.float32]:
-        """``[N, S]``: lowest softmax margin found within each strength, NaN where not searched."""
+        """Return the lowest softmax margin ``[N, S]`` found within each strength; NaN where not searched."""
         return self.outcome(attack).margins
 
     def passes(self, attack: str) -> tuple[float, float]:
-        """Mean forward and mean backward passes per sample."""
+        """Return the mean forward and mean backward passes per sample."""
         outcome = self.outcome(attack)
         return float(outcome.forward.mean()), float(outcome.backward.mean())
 
     def accuracies(self) -> AccuracyTable:
-        """Clean and robust accuracies, in percent, for each attack and strength."""
+        """Return clean and robust accuracies, in percent, for each attack and strength."""
         entries = {
             attack: dict(zip(outcome.strengths.tolist(), outcome.accuracies().tolist(), strict=True))
             for attack, outcome in self.outcomes.items()
@@ -259,14 +260,14 @@ class OutcomeTable:
         return tuple(point for outcome in self.outcomes.values() for point in outcome.unsearched)
 
     def select_searched(self) -> Self:
-        """The same samples with only the strengths that were searched; attacks without any are left out."""
+        """Return the table with only the strengths that were searched; attacks without any are left out."""
         grids = {attack: outcome.searched_strengths for attack, outcome in self.outcomes.items()}
         if not self.unsearched:
             return self
         return self.restrict_distances({attack: grid for attack, grid in grids.items() if grid.size})
 
     def select(self, positions: Integers) -> Self:
-        """The samples at some positions of these arrays."""
+        """Return the table of the samples at some positions of these arrays."""
         return replace(
             self,
             index=self.index[positions],
@@ -292,7 +293,7 @@ class OutcomeTable:
         return sizes_as_typed(self.certified_sizes[attack].sizes, attack)
 
     def with_possible_examples(self) -> Self | None:
-        """The same samples with every possible error counted; None where there is no doubt (no randomised model)."""
+        """Return the table with every possible example counted; None where there is no doubt (no randomised model)."""
         known = [outcome for outcome in self.outcomes.values() if outcome.possible_size is not None]
         if not known:
             return None
@@ -304,11 +305,11 @@ class OutcomeTable:
         )
 
     def select_judged(self) -> Self:
-        """The same samples with only the attacks that say at every strength which samples are broken."""
+        """Return the table with only the attacks that say at every strength which samples are broken."""
         return replace(self, outcomes={a: outcome for a, outcome in self.outcomes.items() if outcome.is_judged})
 
     def restrict(self, strengths: Mapping[str, Sequence[float] | Floats]) -> Self:
-        """The same samples with only the attacks and strengths that are named.
+        """Return the table with only the attacks and strengths that are named.
 
         Args:
             strengths: attack -> strengths to keep of it, as people type them, in the order of harm.
@@ -337,7 +338,7 @@ class OutcomeTable:
         data: str = "arrays",
         index: ArrayLike | None = None,
     ) -> Self:
-        """A table from numbers at hand (of another tool, or made up for a test).
+        """Return a table of numbers at hand (of another tool, or made up for a test).
 
         Args:
             labels: ``[N]``.
@@ -371,7 +372,7 @@ class OutcomeTable:
             outcome = Outcome(
                 attack=attack,
                 strengths=grid,
-                minimal_size=size,
+                minimal_size=snap_sizes(size, grid),
                 found_class=np.where(size == 0, predictions, -1) if predictions.shape == size.shape else none - 1,
                 margins=np.asarray(margins[attack], np.float32) if margins else np.full(shape, np.nan, np.float32),
                 fooled=np.asarray(fooled[attack], np.int8) if fooled else np.full(shape, -1, np.int8),
@@ -400,7 +401,7 @@ class OutcomeTable:
         minimal_sizes: Mapping[str, ArrayLike],
         strengths: Mapping[str, ArrayLike],
     ) -> Self:
-        """A table that follows from minimal sizes alone: a size of 0 says that the clean input is misclassified.
+        """Return the table that minimal sizes alone make: a size of 0 says that the clean input is misclassified.
 
         Args:
             name: of the model.

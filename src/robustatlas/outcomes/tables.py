@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import write_atomically
 from robustatlas.common.interrupts import delay_interrupts
-from robustatlas.outcomes.outcome import Integers
+from robustatlas.outcomes.outcome import Floats, Integers
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,7 +32,7 @@ class CorruptFileError(UserError):
 
 @functools.cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """One DuckDB instance in memory for the whole process: starting one takes longer than reading a shard."""
+    """Return the process's one DuckDB instance in memory: starting one takes longer than reading a part."""
     import duckdb  # only here and where its errors are caught: help would wait 0.1 s for it
 
     return duckdb.connect()
@@ -44,12 +45,12 @@ def _cursor() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def sql_literal(text: str | Path) -> str:
-    """``text`` as an SQL string literal."""
+    """Return a text as an SQL string literal."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:
-    """``name`` as a quoted SQL identifier."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -62,7 +63,7 @@ def write_parquet(path: Path, columns: Columns, about: Mapping[str, str] | None 
 
 
 def sql_expressions(columns: Columns, *, nullable: bool = False) -> tuple[list[str], dict[str, NDArray[Any]]]:
-    """SQL for arrays [N] and, as lists, [N, S], and the arrays [N] that it names; ``nullable``: NaN is NULL."""
+    """Return SQL for arrays [N] and, as lists, [N, S], and the arrays [N] that it names; ``nullable``: NaN is NULL."""
     flat: dict[str, NDArray[Any]] = {}
     expressions = []
     for number, (name, values) in enumerate(columns.items()):
@@ -101,7 +102,7 @@ def _as_os_error(error: duckdb.IOException) -> OSError:
 
 
 def parquet(path: Path) -> str:
-    """The table function that reads one file; folders called ``key=value`` are the user's, not columns."""
+    """Return the table function that reads one file; folders called ``key=value`` are the user's, not columns."""
     return f"read_parquet({sql_literal(path)}, hive_partitioning = false)"
 
 
@@ -153,7 +154,7 @@ def read_parquet(path: Path, place: str | None = None) -> dict[str, NDArray[Any]
 def read_columns(
     paths: Sequence[Path], wanted: Sequence[str], lists: Mapping[str, int], complete: Collection[str]
 ) -> dict[str, NDArray[Any]]:
-    """Some columns of many files by two queries, whatever the number of files; the files' rows in any order.
+    """Read some columns of many files by two queries; the files' rows come in any order.
 
     ``lists``: lengths of the two-dimensional columns; ``complete``: columns that each file must have.
 
@@ -200,117 +201,166 @@ def _with_nan(values: NDArray[Any]) -> NDArray[Any]:
     return values.filled(np.nan) if isinstance(values, np.ma.MaskedArray) else values
 
 
-Kinds = Mapping[str, tuple[type[np.generic], int]]
-"""Names of columns -> their type, and 1 for a number per sample or 2 for one per sample and strength."""
+Arrays = dict[str, NDArray[Any]]
 
-OUTCOME_COLUMNS: Kinds = {
-    "index": (np.int64, 1),
-    "minimal_size": (np.float64, 1),
-    "true_size": (np.float64, 1),
-    "found_class": (np.int64, 1),
-    "found_run": (np.int64, 1),
-    "forward": (np.int64, 1),
-    "backward": (np.int64, 1),
-    "rejected": (np.int64, 1),
-    "seconds": (np.float64, 1),
-    "margins": (np.float32, 2),
-    "fooled": (np.int8, 2),
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of a run.
+
+    Attributes:
+        kind: type of its numbers.
+        per_strength: True for one number per sample and strength; otherwise there is one per sample.
+        unknown: number that stands for it in parts which do not have it.
+    """
+
+    kind: type[np.generic]
+    per_strength: bool = False
+    unknown: float = 0
+
+    def shape(self, samples: int, strengths: int) -> tuple[int, ...]:
+        """Return the shape of its array."""
+        return (samples, strengths) if self.per_strength else (samples,)
+
+
+OUTCOME_COLUMNS: Mapping[str, Column] = {
+    "index": Column(np.int64),
+    "minimal_size": Column(np.float64),
+    "true_size": Column(np.float64),
+    "found_class": Column(np.int64),
+    "found_run": Column(np.int64),
+    "forward": Column(np.int64),
+    "backward": Column(np.int64),
+    "rejected": Column(np.int64),
+    "seconds": Column(np.float64),
+    "margins": Column(np.float32, per_strength=True),
+    "fooled": Column(np.int8, per_strength=True),
 }
-"""Columns of a part of outcomes. Two of them need a word:
+"""Columns of each part of outcomes; :class:`OutcomeRows` says what they hold."""
 
-- ``found_run``: the run of the plan that found the smallest example. -1: there is no example, or no search found it.
-- ``true_size``: the smallest size by the network's own gradients, where some runs go back through smoothed ReLUs. -1:
-  no leg does.
-"""
-
-RANDOM_COLUMNS: Kinds = {
-    "possible_size": (np.float64, 1),
-    "mistakes": (np.int64, 1),
-    "drawn": (np.int64, 1),
-    "saved": (np.int64, 1),
-    "as_file": (np.int64, 1),
+OPTIONAL_OUTCOME_COLUMNS: Mapping[str, Column] = {
+    "possible_size": Column(np.float64),
+    "mistakes": Column(np.int64),
+    "drawn": Column(np.int64),
+    "saved": Column(np.int64),
+    "as_file": Column(np.int64),
+    "queries": Column(np.int64, per_strength=True, unknown=-1),
+    "typical": Column(np.float64, per_strength=True, unknown=np.nan),
 }
-"""Columns that a part has besides, where there is something to say:
+"""Further columns of parts in which they say something.
 
 - ``possible_size``, ``mistakes``, ``drawn``: the model is randomised.
 - ``saved``: there were certificates.
-- ``as_file``: examples are kept. 1: it still is one as an 8-bit file holds it, -1: not, 0: none, or nobody looked.
+- ``as_file``: examples are kept.
+- ``queries``: the model only answers queries.
+- ``typical``: the typical case was searched.
 """
 
-ASKED_COLUMNS: Kinds = {"queries": (np.int64, 2)}
-"""Column for models that only answer queries: their number until the first example within each strength; -1: none."""
-
-TYPICAL_COLUMNS: Kinds = {"typical": (np.float64, 2)}
-"""Column of searches for the typical case: share of draws at each strength classified correctly; NaN without draws."""
-
-SAMPLE_COLUMNS: Kinds = {
-    "index": (np.int64, 1),
-    "label": (np.int64, 1),
-    "clean_prediction": (np.int64, 1),
-    "clean_margin": (np.float32, 1),
+SAMPLE_COLUMNS: Mapping[str, Column] = {
+    "index": Column(np.int64),
+    "label": Column(np.int64),
+    "clean_prediction": Column(np.int64),
+    "clean_margin": Column(np.float32),
 }
 """Columns of a samples table."""
 
-REJECTING_COLUMNS: Kinds = {"clean_rejected": (np.int8, 1)}
-"""Additional columns of a samples table of a model that may reject: 1 where it rejects the clean input."""
-
-CERTIFIED_COLUMNS: Kinds = {
-    "index": (np.int64, 1),
-    "certified_size": (np.float64, 1),
-    "seconds": (np.float64, 1),
-    "abstained": (np.int8, 1),
+CERTIFIED_COLUMNS: Mapping[str, Column] = {
+    "index": Column(np.int64),
+    "certified_size": Column(np.float64),
+    "seconds": Column(np.float64),
+    "abstained": Column(np.int8),
 }
 """Columns of a part of what a method certified. ``abstained``: 1 where a method that draws random numbers could not
 tell."""
 
-Arrays = dict[str, NDArray[Any]]
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Columns of a kind of table: those that each part has, and those that some parts have."""
+
+    required: Mapping[str, Column]
+    optional: Mapping[str, Column] = field(default_factory=dict)
+
+    def check(self, given: Columns, strengths: int, place: str) -> Arrays:
+        """Return the columns of a part in order and with their types.
+
+        Raises:
+            UserError: a column is missing, unknown, or of another shape or type.
+        """
+        expected = {**self.required, **{name: column for name, column in self.optional.items() if name in given}}
+        if set(given) != set(expected):
+            raise UserError(f"{place} must have the columns {', '.join(expected)}; got {', '.join(given)}.")
+        columns, samples = {}, len(given["index"])
+        for name, column in expected.items():
+            values, shape = given[name], column.shape(samples, strengths)
+            if values.shape != shape:
+                raise UserError(f"Column {name} of {place} must have shape {shape}, got {values.shape}.")
+            if not np.can_cast(values.dtype, column.kind, "same_kind"):
+                raise UserError(f"Column {name} of {place} must hold {column.kind.__name__}, got {values.dtype}.")
+            columns[name] = values.astype(column.kind, copy=False)
+        return columns
+
+    def unknown_columns(self, samples: int, strengths: int = 0) -> Arrays:
+        """Return the optional columns of a part that has none of them."""
+        return {
+            name: np.full(column.shape(samples, strengths), column.unknown, column.kind)
+            for name, column in self.optional.items()
+        }
 
 
-_MORE = (
-    (SAMPLE_COLUMNS, REJECTING_COLUMNS),
-    (OUTCOME_COLUMNS, {**RANDOM_COLUMNS, **ASKED_COLUMNS, **TYPICAL_COLUMNS}),
-)
+OUTCOME_TABLE = TableSchema(OUTCOME_COLUMNS, OPTIONAL_OUTCOME_COLUMNS)
+SAMPLE_TABLE = TableSchema(SAMPLE_COLUMNS, {"clean_rejected": Column(np.int8, unknown=-1)})
+"""``clean_rejected``: 1 where a model that may reject rejects the clean input; -1: the model never may."""
+CERTIFIED_TABLE = TableSchema(CERTIFIED_COLUMNS)
 
 
-def unknown_columns(samples: int, strengths: int) -> Arrays:
-    """Return what stands for columns that a part does not have: nothing was drawn, saved or seen."""
-    filled = ((RANDOM_COLUMNS, 0), (ASKED_COLUMNS, -1), (TYPICAL_COLUMNS, np.nan))
-    return {
-        name: np.full((samples, strengths)[:dimensions], value, kind)
-        for columns, value in filled
-        for name, (kind, dimensions) in columns.items()
-    }
+@dataclass(frozen=True, eq=False)
+class OutcomeRows:
+    """Columns of a table of outcomes: what one search found of M samples. Optional ones are None if no part has them.
 
+    Attributes:
+        index: ``[M]``, positions of the samples in the data set.
+        minimal_size: ``[M]``, size of the smallest example, see :class:`~robustatlas.outcomes.Outcome`.
+        true_size: ``[M]``, the smallest size by the network's own gradients, where some runs go back through smoothed
+            ReLUs. -1: no run does.
+        found_class: ``[M]``, class of the smallest example.
+        found_run: ``[M]``, the run of the plan that found the smallest example. -1: there is no example, or no search
+            found it.
+        forward, backward: ``[M]``, passes.
+        rejected: ``[M]``, number of supposed examples that verification refused.
+        seconds: ``[M]``.
+        margins, fooled: ``[M, S]``, lowest margin within each strength, and what was judged at that very strength.
+        possible_size: ``[M]``, smallest size that is not certainly none, of a randomised model.
+        mistakes, drawn: ``[M]``, misclassified draws of the smallest example, and all of them.
+        saved: ``[M]``, passes that certificates saved at most.
+        as_file: ``[M]``. 1: the example still is one as an 8-bit file holds it, -1: it is not, 0: there is none, or it
+            was not checked.
+        queries: ``[M, S]``, queries until the first example within each strength; -1: none was seen.
+        typical: ``[M, S]``, share of draws at each strength that are classified correctly; NaN without draws.
+    """
 
-def expected_columns(base: Kinds, given: Columns) -> Kinds:
-    """The columns of a table like ``base``: of some models it has more."""
-    more: Kinds = next((more for of, more in _MORE if of is base), {})
-    return {**base, **{name: kind for name, kind in more.items() if name in given}}
-
-
-def check_columns(given: Columns, expected: Kinds, strengths: int, place: str) -> Arrays:
-    """The ``given`` columns in order and type; :class:`UserError` where they are not the ``expected`` ones."""
-    if set(given) != set(expected):
-        raise UserError(f"{place} must have the columns {', '.join(expected)}; got {', '.join(given)}.")
-    columns, samples = {}, len(given["index"])
-    for name, (kind, dimensions) in expected.items():
-        shape = (samples, strengths)[:dimensions]
-        if given[name].shape != shape:
-            raise UserError(f"Column {name} of {place} must have shape {shape}, got {given[name].shape}.")
-        if not np.can_cast(given[name].dtype, kind, "same_kind"):
-            raise UserError(f"Column {name} of {place} must hold {kind.__name__}, got {given[name].dtype}.")
-        columns[name] = given[name].astype(kind, copy=False)
-    return columns
-
-
-def stack_columns(parts: Sequence[Columns], names: Sequence[str], strengths: int) -> Arrays:
-    """Concatenate the columns ``names``, each of OUTCOME_COLUMNS, of several parts."""
-    none = {name: np.zeros((0, strengths)[:dimensions], kind) for name, (kind, dimensions) in OUTCOME_COLUMNS.items()}
-    return {name: np.concatenate([part[name] for part in [none, *parts]]) for name in names}
+    index: Integers
+    minimal_size: Floats
+    true_size: Floats
+    found_class: Integers
+    found_run: Integers
+    forward: Integers
+    backward: Integers
+    rejected: Integers
+    seconds: Floats
+    margins: NDArray[np.float32]
+    fooled: NDArray[np.int8]
+    possible_size: Floats | None = None
+    mistakes: Integers | None = None
+    drawn: Integers | None = None
+    saved: Integers | None = None
+    as_file: Integers | None = None
+    queries: Integers | None = None
+    typical: Floats | None = None
 
 
 def sample_rows(columns: Arrays, index: Integers) -> Arrays:
-    """The rows of the samples ``index``; of a sample that stands twice (the same numbers) the first."""
+    """Return the rows of the samples ``index``; of a sample that stands twice (the same numbers) the first."""
     known, first = np.unique(columns["index"], return_index=True)
     if not np.isin(index, known).all():
         raise UserError("The samples of this run are not all there: a file of samples/ is missing or damaged.")

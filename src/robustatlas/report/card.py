@@ -11,8 +11,8 @@ from robustatlas.common.typed_strengths import (
     falling_scale_start,
     format_size,
     format_strength,
+    range_words,
     word_beyond,
-    words_up_to,
 )
 from robustatlas.common.wording import MARK, MASKED, add_mark, elide_middle
 from robustatlas.metrics.intervals import Interval
@@ -87,37 +87,30 @@ class RobustnessCard:
 
 
 def card(
-    results: Sequence[Result],
+    results: Result | Sequence[Result],
     reference: Reference | str | None = None,
     facts: Sequence[RunFacts] | None = None,
 ) -> RobustnessCard:
-    """The card of some runs.
+    """Draw the robustness card of a run, or those of several runs below each other; it can also be read as words.
 
     Args:
-        reference: acc* that scales the strengths and gives the competitiveness ratio, or its name; None for the shipped
-            one that fits, if one does.
-    """
-    chosen = reference if isinstance(reference, Reference) else choose_reference(reference, results)
-    known = facts or [facts_of(result, reference=chosen) for result in results]
-    return RobustnessCard(tuple(card_of(result, of, chosen) for result, of in zip(results, known, strict=True)))
-
-
-def card_of_result(result: Result, reference: str | None = None) -> RobustnessCard:
-    """The robustness card: one picture of one format, with words for those who do not see it.
-
-    Args:
-        result: the run; as a method, ``result.card()``.
-        reference: name or file of the reference; ``"none"`` for none, None for the shipped one that fits.
+        results: the run or the runs.
+        reference: acc* that scales the strengths and gives the competitiveness ratio, or its name or file; ``"none"``
+            for none, None for the shipped one that fits, if one does.
+        facts: facts of each run, if they are computed already.
 
     Returns:
         a picture in notebooks, words where it is printed; ``.save("card.svg")`` writes SVG, PNG or PDF.
 
     Example:
         >>> result = Result.from_arrays([0, 0], [0, 0], {"linf": [0.1, 0.3]}, {"linf": [0.2, 0.4]}, model="mine")
-        >>> str(result.card()).partition(";")[0]
+        >>> str(card(result)).partition(";")[0]
         'Robustness card of mine on 2 images of arrays: clean accuracy 100.0% (15.8 to 100.0)'
     """
-    return card([result], reference)
+    runs = [results] if isinstance(results, Result) else results
+    chosen = reference if isinstance(reference, Reference) else choose_reference(reference, runs)
+    known = facts or [facts_of(result, reference=chosen) for result in runs]
+    return RobustnessCard(tuple(card_of(result, of, chosen) for result, of in zip(runs, known, strict=True)))
 
 
 def picture_of(card: ResultCard) -> Picture:
@@ -167,7 +160,7 @@ def _sizes(strip: Strip) -> str:
     """Return where the clean accuracy is halved, of the last strength, in the attack's own unit."""
     last = format_strength(strip.last, 3, attack=strip.attack)
     if not strip.searched:
-        return f"{words_up_to(strip.attack)} {last}"
+        return f"{range_words(strip.attack)} {last}"
     within = strip.halved <= strip.last
     if not within:
         return f"{word_beyond(strip.attack)} {last}"
@@ -175,7 +168,7 @@ def _sizes(strip: Strip) -> str:
     return (
         f"{halved} of {last}"
         if falling_scale_start(strip.attack) is None
-        else f"{halved}, {words_up_to(strip.attack)} {last}"
+        else f"{halved}, {range_words(strip.attack)} {last}"
     )
 
 

@@ -49,7 +49,7 @@ def what_runs(attack: Attack, search: Search | None = None) -> list[tuple[str, s
     [('APGD', 'Croce and Hein 2020'), ('FAB', 'Croce and Hein 2020b')]
     """
     found = [title_and_paper(kind) for kind in kinds(attack, search)]
-    kicked = any(run.kick for run in attack.plan(attack.searched_by(search)).runs)
+    kicked = any(run.kick for run in attack.plan(attack.choose_search(search)).runs)
     return [*found, HOPPING] if kicked else found
 
 

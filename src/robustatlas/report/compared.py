@@ -111,7 +111,7 @@ class Comparison:
     def latex(self) -> str:
         """Return a table for a paper (package booktabs): a row for each number, a column for each model with 95 %
         intervals, and one for the p-values of each pair."""
-        models = [f"{latex_text(name)} ({place})" for place, name in enumerate(self._names, start=1)]
+        models = [f"{latex_text(name)} ({place})" for place, name in enumerate(self.numbers.shared.labels, start=1)]
         data = latex_text(self.numbers.models[0].table.data)
         pairs = [f"$p$ ({pair.first + 1}, {pair.second + 1})" for pair in self._pairs]
         lines = [

@@ -22,7 +22,7 @@ from robustatlas.common.typed_strengths import (
     format_strength,
     text_as_typed,
 )
-from robustatlas.common.wording import join_words, pluralise
+from robustatlas.common.wording import add_mark, join_words, pluralise
 from robustatlas.metrics.references import Reference, available_fields, available_references
 from robustatlas.metrics.references.reference import CLEAN, point_value
 from robustatlas.outcomes.accuracies import masked_shares
@@ -42,12 +42,12 @@ from robustatlas.report.facts.rows import (
     run_row,
     sparse_rows,
 )
-from robustatlas.report.facts.units import unit_of
 from robustatlas.report.looks import look_of, style_sheet
 from robustatlas.report.numbers.against import against_what
 from robustatlas.report.numbers.plain import finite
 from robustatlas.report.numbers.shared import distinct_names, subject_of
 from robustatlas.report.numbers.steadiness import ALPHA
+from robustatlas.report.numbers.units import unit_of
 from robustatlas.report.pages import parts
 from robustatlas.results.result import Result
 
@@ -256,7 +256,7 @@ def _run_rows(
 
 
 def _field_views(runs: Sequence[Result]) -> list[field.FieldView]:
-    names = distinct_names(runs)
+    names = [add_mark(name, run.is_suspect) for name, run in zip(distinct_names(runs), runs, strict=True)]
     return [
         view
         for place, (run, name) in enumerate(zip(runs[:MOST_BESIDE], names, strict=False), start=1)
@@ -324,8 +324,8 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
     strengths = {attack: reference.accuracies.distances(attack).tolist() for attack in reference.accuracies.attacks}
     shared = {attack: grid for attack, grid in strengths.items() if attack in row.accuracies.entries}
     return {
-        "name": row.name,
-        "parts": parts(row.name),
+        "name": row.label,
+        "parts": parts(row.label),
         "title": row.about.title,
         "url": pages.web_address(row.about.url),
         "architecture": row.about.architecture,

@@ -127,7 +127,7 @@ def build_report(
         for result, own, other in zip(results, facts, sides.beside, strict=True)
     ]
     apart = [replace(r.facts, attacks=tuple(a for a in r.facts.attacks if a.attack in r.apart)) for r in runs]
-    styles, several = model_styles([run.name for run in facts]), len(runs) > 1
+    styles, several = model_styles([run.model for run in facts]), len(runs) > 1
     charts = multiples.panels(sides.shared_facts, distances) + multiples.panels(apart, distances, apart=several)
     text = pages.render(
         "report.html",
@@ -215,7 +215,7 @@ class _Sides:
 def _against(facts: Sequence[RunFacts], reference: Reference | None) -> dict[str, Any]:
     return {
         "against": reference_metrics(),
-        "against_what": "" if reference is None else against_what(reference, [run.name for run in facts]),
+        "against_what": "" if reference is None else against_what(reference, [run.model for run in facts]),
         "specialists": reference is None or not reference.models,
     }
 

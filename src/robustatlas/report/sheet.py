@@ -14,7 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
@@ -126,7 +126,7 @@ def plot_gallery(
     if not 0 <= position < len(data):
         raise UserError(f"sample={position}, but the data has {len(data)}; expected a position from 0 on.")
     clean = data.rows[position].numpy()
-    rows, drawn = [], attacks_of(attacks, sides=clean.shape[1:])
+    rows, drawn = [], resolve_attacks(attacks, sides=clean.shape[1:])
     given = read_grids(strengths, [attack.name for attack in drawn])
     columns = max([columns if len(given) < len(drawn) else 1, *map(len, given.values())])
     for each in drawn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, overload
 
@@ -23,7 +24,6 @@ from robustatlas.checks.run_findings import (
     refusal_sentence,
     refused_findings,
 )
-from robustatlas.common.bound import Bound
 from robustatlas.common.errors import UserError
 from robustatlas.common.tabular import Grid, Tabular
 from robustatlas.common.wording import masked_warning
@@ -95,12 +95,22 @@ class Result(OutcomeTable, Tabular):
         index: Integers | None = None,
         strengths: Mapping[str, Sequence[float]] | None = None,
     ) -> Result:
-        """Return what a run holds of some attacks, samples and strengths, which are given as distances; see
-        :meth:`robustatlas.outcomes.store.Run.table`."""
+        """Return what a run holds of some attacks, samples and strengths.
+
+        The arguments are those of :meth:`robustatlas.outcomes.store.Run.table`.
+        """
         table = run.table(attacks, index, strengths)
         cards = [card.about for card in run.cards()]
         return cls(
-            **vars(table) | {"name": _name_said(cards) or table.name},
+            name=_last_name(cards) or table.name,
+            data=table.data,
+            index=table.index,
+            labels=table.labels,
+            clean_prediction=table.clean_prediction,
+            clean_margin=table.clean_margin,
+            outcomes=table.outcomes,
+            clean_rejected=table.clean_rejected,
+            certified_sizes=table.certified_sizes,
             identity=run.identity,
             records={key: record for key, record in run.records().items() if record.name in table.outcomes},
             plans=run.plans(),
@@ -113,6 +123,11 @@ class Result(OutcomeTable, Tabular):
     def __repr__(self) -> str:
         told = [f"  {attack}: {said}" for attack, said in self.audit_sentences().items()]
         return "\n".join([display.text_of(self, self.warnings, self._verdict), *told])
+
+    def _repr_html_(self) -> str:
+        # The report, a room above, writes the view of a notebook from its table of numbers.
+        page: str = import_module("robustatlas.report.notebook").result_html(self)
+        return page
 
     def _grid(self) -> Grid:
         return display.grid_of(self, self.warnings, self._verdict)
@@ -242,7 +257,7 @@ class Result(OutcomeTable, Tabular):
         return self._run
 
     def reread(self) -> Result:
-        """The same attacks, samples and strengths, with what their run has learned since.
+        """Return the result of the same attacks, samples and strengths with what their run has learned since.
 
         Raises:
             UserError: the numbers are of no run.
@@ -259,11 +274,11 @@ class Result(OutcomeTable, Tabular):
         An attack that was not run on all of them has its lower side alone.
         """
         found = [name for name in attacks if name in {record.name for record in run.records().values()}]
-        both = [name for name in found if not len(np.setdiff1d(index, run.finished(name)))]
+        both = [name for name in found if not len(np.setdiff1d(index, run.finished_samples(name)))]
         return cls.from_run(run, both, index)
 
     def certified(self, attack: str) -> RobustnessCurve:
-        """The curve of the certified sizes: an upper bound of the robust error at every size.
+        """Return the curve of the certified sizes: an upper bound of the robust error at every size.
 
         Args:
             attack: its name.
@@ -278,7 +293,7 @@ class Result(OutcomeTable, Tabular):
         return RobustnessCurve(sizes, attack=attack, unit=held.unit, model=self.name)
 
     def two_sided(self, attack: str) -> TwoSided:
-        """Both sides of an attack's robustness curve: what was found, and what is certain.
+        """Return both sides of an attack's robustness curve: what was found, and what is certain.
 
         Args:
             attack: its name.
@@ -302,11 +317,8 @@ class Result(OutcomeTable, Tabular):
         return TwoSided(self.certified(attack), self.curve(attack), float(self.strengths(attack)[-1]))
 
     def curve(self, attack: str) -> RobustnessCurve:
-        """The robustness curve: robust error as a function of the perturbation size."""
-        return replace(RobustnessCurve.from_outcome(self.outcome(attack)), model=self.name)
-
-    card = Bound()
-    _repr_html_ = Bound()
+        """Return the robustness curve: robust error as a function of the perturbation size."""
+        return RobustnessCurve.from_outcome(self.outcome(attack), model=self.name)
 
     def misclassification(self, attack: str) -> tuple[Interval | None, ...]:
         """Return how often a randomised model misclassifies each sample's smallest example, in percent of fresh draws.
@@ -342,7 +354,7 @@ class Result(OutcomeTable, Tabular):
         return self._audits.audit(attack)
 
     def audit_sentences(self) -> dict[str, str]:
-        """Attack -> what its audit says in words; empty where there was none."""
+        """Return attack -> what its audit says in words; empty where there was none."""
         return self._audits.sentences()
 
     @property
@@ -392,8 +404,11 @@ class Result(OutcomeTable, Tabular):
         return {attack: local_optimality(curve, envelope([curve, best])) for attack, (curve, best) in curves.items()}
 
     def adversarial(self, attack: str, index: NDArray[np.int64] | None = None) -> AdversarialExamples:
-        """The smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``; of the
-        samples ``index`` alone, or of all.
+        """Return the smallest adversarial examples: positions in the data set ``[M]`` and float32 inputs ``[M, ...]``.
+
+        Args:
+            attack: its name.
+            index: positions of samples in the data set; default: all.
 
         Raises:
             UserError: an attack that the result does not have, or a run that kept no examples.
@@ -405,7 +420,7 @@ class Result(OutcomeTable, Tabular):
 
 
 def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Result:
-    """The result of a run on disk, finished or not (see :class:`Result`).
+    """Return the result of a run on disk, finished or not (see :class:`Result`).
 
     Args:
         path: the run directory.
@@ -428,7 +443,7 @@ def load_result(path: str | Path, attacks: Sequence[str] | None = None) -> Resul
     return Result.from_run(Run.open(path), attacks)
 
 
-def _name_said(cards: Sequence[Mapping[str, Any]]) -> str | None:
+def _last_name(cards: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the name that was said of a model last, or the title where a card has no name; None: neither was said."""
     said = [card.get("name", card.get("title")) for card in cards]
     return next((name for name in reversed(said) if isinstance(name, str) and name.strip()), None)

@@ -15,9 +15,9 @@ from robustatlas.common.errors import UserError
 from robustatlas.common.files import explain_write_errors, write_text
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.metrics.references import Reference, load_reference
-from robustatlas.models import load_model
 from robustatlas.models.card import CARD, Card, read_card
 from robustatlas.models.classifier import Classifier
+from robustatlas.models.loading import load_model
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.base import digest
 from robustatlas.outcomes.records import sample_spans

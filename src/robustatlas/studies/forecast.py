@@ -20,7 +20,7 @@ from robustatlas.evaluation.forecast import Expected, Forecast, forecasted
 from robustatlas.evaluation.memory import seconds_of_a_pass
 from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.throughput import DeviceThroughput
-from robustatlas.evaluation.workers.share import Share, share_of
+from robustatlas.evaluation.workers.share import Share, parse_share
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.defenses import Defended
 from robustatlas.models.networks import network_for
@@ -93,7 +93,7 @@ def forecast_study(
     throughput = DeviceThroughput.parse_optional(device_throughput)
     check_claim(parse_path(out), study)
     counter = _Counter(Finished.open(study, parse_path(out)), throughput, device)
-    wanted = steps_wanted(counter.done, only, share_of(part))
+    wanted = steps_wanted(counter.done, only, parse_share(part))
     steps_in_words(counter.done, wanted)
     todo: dict[str, list[Step]] = {}
     for step in wanted:
@@ -189,7 +189,7 @@ class _Counter:
         place = self.done.folder / step.place
         if self.done.state(step) in (State.AGAIN, State.REFUSED) or not is_run(place):
             return number
-        return max(0, number - len(Run.open(place).finished(attack)))
+        return max(0, number - len(Run.open(place).finished_samples(attack)))
 
     def _test_images(self, data: str) -> int:
         return self.trial_images(self.study.data[data], "test", _IMAGES)[1]

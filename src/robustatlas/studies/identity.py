@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.attacks.wanted import PERCEPTUAL, requested_attacks
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.files import parse_path
@@ -173,7 +173,7 @@ class Identities:
         """Return the attacks of an evaluation by name: their strengths, and the bytes of the files that they need."""
         found: dict[str, Identity] = {}
         for name in entry.attacks:
-            for attack in attacks_of(requested_attacks([name], entry.protocol, None), entry.protocol):
+            for attack in resolve_attacks(requested_attacks([name], entry.protocol, None), entry.protocol):
                 features = features_file(entry.features) if attack.name == PERCEPTUAL else []
                 if attack.name not in entry.exclude:
                     found[attack.name] = {

@@ -31,7 +31,7 @@ from robustatlas.report.numbers import statistics
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.definitions import CONFIDENCE, worst_case_points
 from robustatlas.report.numbers.number import Number, Numbers, Status
-from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run, status_of
+from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run, row_of
 from robustatlas.report.numbers.shared import subject_of
 from robustatlas.report.numbers.steadiness import Steadiness, stability
 from robustatlas.report.numbers.texts import number_text, value_text
@@ -342,26 +342,20 @@ def _stability(held: Held, run: RunNumbers, trained_on: Mapping[str, float], flo
     known = stability(run.judged, held, trained_on)[1]
     if floor not in known:
         raise NotComputableError(NO_PAIR)
-    return _row(run, known[floor], "SC", held.ranked)
+    return row_of(run.result, known[floor], "SC", {attack: tuple(grid) for attack, grid in held.ranked.items()})
 
 
-def _worst_ratio(held: Held, run: RunNumbers, attack: str) -> Interval:
+def _worst_ratio(held: Held, run: RunNumbers, attack: str) -> Number:
     """Return the smallest competitiveness ratio under one attack."""
-    grid = {attack: held.shared[attack]}
+    at, name = {attack: held.shared[attack]}, "CR ind-worst"
 
-    def ratio(table: OutcomeTable) -> dict[str, Interval]:
-        ours = AccuracyStatistics(table.restrict_distances(grid))
-        return statistics.intervals({"": ours.competitiveness(held.table(grid), "ind-worst", [attack])})
+    def measures(table: OutcomeTable, held: Held) -> dict[str, statistics.Measure]:
+        ours = AccuracyStatistics(table.restrict_distances(at))
+        smallest = ours.competitiveness(held.table(at), "ind-worst", [attack])
+        return {name: statistics.Measure(name, {attack: tuple(at[attack])}, smallest)}
 
-    found = statistics.limit_ratios(statistics.with_doubt(run.judged, ratio), held)
-    return _row(run, found[""], "CR ind-worst", grid)
-
-
-def _row(run: RunNumbers, interval: Interval, what: str, at: Mapping[str, Sequence[float]]) -> Number:
-    points = {attack: tuple(strengths) for attack, strengths in at.items()}
-    status, why = status_of(run.result, points)
-    about = {"model": run.result.name, "at": points, "samples": run.result.samples, "status": status, "why": why}
-    return Number(**vars(interval), what=what, **about)
+    found = statistics.intervals_against(run.judged, held, measures)[name]
+    return row_of(run.result, found, name, {attack: tuple(at[attack])})
 
 
 Cell = str | int | float | StudyNumber

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import attacks_of, uar_attack
+from robustatlas.attacks.suites import resolve_attacks, uar_attack
 from robustatlas.attacks.wanted import requested_attacks
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import join_words, list_names, suggestion
@@ -205,7 +205,7 @@ def evaluation_request(entry: EvaluationEntry) -> Request:
     if entry.steps is not None:
         if entry.protocol != "paper":
             raise UserError("steps are for UAR's attacks as published; give protocol = 'paper' beside them.")
-        found = attacks_of(attacks, "paper")
+        found = resolve_attacks(attacks, "paper")
         attacks = [uar_attack(attack.name, attack.strengths, "paper", entry.steps) for attack in found]
     return Request(
         attacks=attacks,

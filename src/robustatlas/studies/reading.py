@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from robustatlas.attacks.catalogue import attack_named
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.attacks.wanted import requested_attacks
 from robustatlas.common.documents import validate
 from robustatlas.common.errors import UserError, unknown_name_error
@@ -245,7 +245,7 @@ def _check(study: Study, where: str) -> None:
         for evaluated in evaluation.models or ():
             check_known(evaluated, study.models, f"evaluations.{name}.models of {where}")
         with _prefix_errors(f"evaluations.{name}.attacks of {where}"):
-            attacks_of(requested_attacks(evaluation.attacks, evaluation.protocol, None), evaluation.protocol)
+            resolve_attacks(requested_attacks(evaluation.attacks, evaluation.protocol, None), evaluation.protocol)
     for name, output in study.outputs.items():
         output.check(study, f"outputs.{name} of {where}")
 

@@ -18,8 +18,8 @@ from robustatlas.common.files import parse_path, write_text
 from robustatlas.common.wording import format_duration, list_names, pluralise
 from robustatlas.data import load_dataset
 from robustatlas.evaluation.auditing import evaluated_and_audited
-from robustatlas.evaluation.progress import Announced, Progress, display_for
-from robustatlas.evaluation.workers.share import Share, share_of
+from robustatlas.evaluation.progress import Announced, Progress, choose_display
+from robustatlas.evaluation.workers.share import Share, parse_share
 from robustatlas.models.classifier import Classifier
 from robustatlas.results.result import Result
 from robustatlas.studies.description import ModelEntry, Study
@@ -177,7 +177,7 @@ def plan_sentence(
     folder = parse_path(out)
     check_claim(folder, study)
     finished = Finished.open(study, folder)
-    return steps_in_words(finished, steps_wanted(finished, only, share_of(part)))
+    return steps_in_words(finished, steps_wanted(finished, only, parse_share(part)))
 
 
 def steps_wanted(finished: Finished, only: Sequence[str], share: Share) -> list[Step]:
@@ -200,14 +200,14 @@ def carry_out(
         UserError: the folder cannot be written or holds another study, a step is not known or waits for one that is
             neither done nor asked for, or whatever trainings and evaluations raise.
     """
-    folder, share = parse_path(out), share_of(part)
+    folder, share = parse_path(out), parse_share(part)
     finished = Finished.open(study, folder)
     wanted = steps_wanted(finished, only, share)
     check_claim(folder, study)
     reused = steps_in_words(finished, wanted)
     _claim(folder, study)
     todo = [step for step in wanted if not finished.is_done(step)]
-    with display_for(progress, StudyDisplay, StudyLines, StudyBars) as display:
+    with choose_display(progress, StudyDisplay, StudyLines, StudyBars) as display:
         if reused:
             display.say(reused)
         for number, step in enumerate(todo, start=1):

@@ -101,7 +101,7 @@ class ThreatModel(ABC):
     def check(self, x: Tensor) -> None:
         """Raise :class:`UnsupportedInputError` if ``x`` does not fit the threat model (channels, size)."""
 
-    def bound_to(self, model: Classifier) -> ThreatModel:
+    def for_model(self, model: Classifier) -> ThreatModel:
         """Return the threat model for attacks on ``model``: ``self``, unless the set depends on the model."""
         return self
 

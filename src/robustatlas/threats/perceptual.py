@@ -146,7 +146,7 @@ def small_noise(x: Tensor, noise: Noise) -> Tensor:
 class Perceptual(ThreatModel):
     """Set of all images within a perceptual distance epsilon of ``x``; theta is the perturbation, shaped like ``x``.
 
-    Without a ``distance`` the activations of the attacked network itself are compared: see :meth:`bound_to`.
+    Without a ``distance`` the activations of the attacked network itself are compared: see :meth:`for_model`.
     :meth:`project` takes Newton steps towards the border. If these do not suffice, it shortens theta, so that its
     results are inside. After the usual rounds it checks whether all are, even on accelerators: waiting for the device
     takes less time than further passes.
@@ -156,7 +156,7 @@ class Perceptual(ThreatModel):
 
     distance: PerceptualDistance | None = None
 
-    def bound_to(self, model: Classifier) -> Perceptual:
+    def for_model(self, model: Classifier) -> Perceptual:
         """Return the threat model with its distance on the device of ``model``, or with the activations of
         ``model``.
         """
@@ -170,7 +170,7 @@ class Perceptual(ThreatModel):
         """The distance, or a clear error where there is none."""
         if self.distance is None:
             raise UserError(
-                "The lpips threat model has no features yet; call .bound_to(model) for the model's own activations, "
+                "The lpips threat model has no features yet; call .for_model(model) for the model's own activations, "
                 "or give it a PerceptualDistance."
             )
         return self.distance

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from robustatlas.evaluation.progress import display_for
+from robustatlas.evaluation.progress import choose_display
 
 _REFRESH = 0.2
 
@@ -110,4 +110,4 @@ class LineDisplay(TrainingDisplay):
 
 def open_display(progress: bool | TrainingDisplay | None) -> AbstractContextManager[TrainingDisplay]:
     """Return the display that ``train(progress=...)`` asks for: by default a bar where standard error is a terminal."""
-    return display_for(progress, TrainingDisplay, LineDisplay, BarDisplay)
+    return choose_display(progress, TrainingDisplay, LineDisplay, BarDisplay)

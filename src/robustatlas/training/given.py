@@ -45,7 +45,7 @@ def parse_recipe(recipe: str | Recipe, against: Against | None) -> Recipe:
 def bind_threats(recipe: Recipe, net: nn.Module) -> Recipe:
     """Return the recipe with threat models bound to the network, whose activations lpips compares."""
     classifier = Classifier(net)
-    return replace(recipe, against=tuple(replace(o, threat=o.threat.bound_to(classifier)) for o in recipe.against))
+    return replace(recipe, against=tuple(replace(o, threat=o.threat.for_model(classifier)) for o in recipe.against))
 
 
 def network_dtype(net: nn.Module) -> torch.dtype:

@@ -19,8 +19,8 @@ from robustatlas.common.files import parse_path, write_text
 from robustatlas.common.wording import list_names, pluralise
 from robustatlas.data import Dataset
 from robustatlas.evaluation import Cluster, evaluate
-from robustatlas.evaluation.workers import cluster_of
-from robustatlas.evaluation.workers.share import Share, share_of
+from robustatlas.evaluation.workers import parse_cluster
+from robustatlas.evaluation.workers.share import Share, parse_share
 from robustatlas.metrics.references import Reference
 from robustatlas.metrics.references.building import ReferenceModel, Rule, build_reference
 from robustatlas.models.card import CARD, read_card
@@ -241,7 +241,7 @@ def make_reference(
         >>> reference.accuracies.attacks
         ('linf',)
     """
-    share = share_of(part)
+    share = parse_share(part)
     folder = parse_path(out)
     check_apart(
         test.take(plan.samples), training, _APART_REMEDY
@@ -253,7 +253,7 @@ def make_reference(
         if number % share.of == share.number
         and not _accuracies_file(plan, folder / training_name(*each), len(test)).is_file()
     }
-    cluster = cluster_of(ray, workers if workers > 1 else None)
+    cluster = parse_cluster(ray, workers if workers > 1 else None)
     places = cluster or ([default_device(device)] * workers if workers > 1 else [])
     if cluster is not None and cluster.gpus and device is None:
         device = "cuda"

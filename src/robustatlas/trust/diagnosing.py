@@ -11,7 +11,7 @@ from robustatlas.common.errors import warn
 from robustatlas.common.scalars import integer_or_none, parse_count, parse_seed
 from robustatlas.evaluation.attack_choice import choose_attacks, fitting_attacks
 from robustatlas.evaluation.ends import with_ends, withstood
-from robustatlas.evaluation.reading import Question, question_of, readings_of
+from robustatlas.evaluation.reading import DiagnosisRequest, diagnosis_request, read_indicators
 from robustatlas.evaluation.request import Attacks, Data, Request, Samples
 from robustatlas.evaluation.samples import positions_from_request
 from robustatlas.models.classifier import seeded, undisturbed
@@ -21,12 +21,12 @@ from robustatlas.trust.full import read_in_full
 from robustatlas.trust.subject import KnownSubject, Model, Subject, resolve_subject, samples_of_rows
 
 
-def _read_with_ends(known: KnownSubject, question: Question) -> DiagnosisRecord:
+def _read_with_ends(known: KnownSubject, question: DiagnosisRequest) -> DiagnosisRecord:
     """Return the record of a diagnosis, with readings where searches ended.
 
     Of a result these are the ends of its own searches; for a model searches are made.
     """
-    record, result = readings_of(known.model, question), known.result
+    record, result = read_indicators(known.model, question), known.result
     if not Diagnosis.from_record(record).can_change:
         return record
     if result is None:
@@ -112,8 +112,8 @@ def diagnose(
                 warn(warning)
         chosen = choose_attacks(Request(attacks=asked), known.model, work.first.images)
         chosen, _ = fitting_attacks(chosen, asked, x[:1])
-        plans = [attack.plan(attack.searched_by(None)) for attack in chosen]
-        question = question_of(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
+        plans = [attack.plan(attack.choose_search(None)) for attack in chosen]
+        question = diagnosis_request(work, chosen, plans, seed, _BATCH, count, everything=everything or full)
         record = _read_with_ends(known, question)
         record = read_in_full(known, record, chosen, seed) if full else record
     if known.result is not None:

@@ -20,7 +20,7 @@ from robustatlas.checks.sanity import backward_rules
 from robustatlas.common.errors import RobustnessWarning
 from robustatlas.common.noise import Noise
 from robustatlas.evaluation.evaluating import evaluate_request
-from robustatlas.evaluation.reading import reading_of
+from robustatlas.evaluation.reading import indicator_reading
 from robustatlas.evaluation.request import Request
 from robustatlas.models.classifier import Classifier
 from robustatlas.models.classifier.probing import drop_failing_gradient
@@ -78,13 +78,13 @@ def _read_indicator(indicator: Indicator, samples: DiagnosedSamples) -> Reading:
     """Return the reading of an indicator. A binarisation test that sound networks fail too is only a note."""
     found, severity = indicator.measure(samples), indicator.severity
     if not isinstance(indicator, Binarisation):
-        return reading_of(indicator, found, severity)
+        return indicator_reading(indicator, found, severity)
     test = samples.searched.binarised[indicator.attack]
     if test.informative and test.convex:
-        return reading_of(indicator, found, severity)
+        return indicator_reading(indicator, found, severity)
     chance = float(test.by_chance[test.set_up].float().mean()) if bool(test.set_up.any()) else 1.0
     why = "sound networks do so too" if test.informative else f"random points find {100 * chance:.0f} % of them"
-    note = reading_of(indicator, found, "note")
+    note = indicator_reading(indicator, found, "note")
     return note.model_copy(update={"means": f"{indicator.means}, which says little: {why}", "decides": False})
 
 

@@ -14,8 +14,8 @@ from robustatlas.data import load_dataset
 from robustatlas.evaluation.identity import model_record
 from robustatlas.evaluation.request import Data, Samples
 from robustatlas.evaluation.samples import ChosenSamples, choose_samples, open_data
-from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier
+from robustatlas.models.loading import load_model
 from robustatlas.results.result import Result, load_result
 
 Model = Classifier | nn.Module | Callable[[Tensor], Any]

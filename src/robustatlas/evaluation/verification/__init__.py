@@ -1,7 +1,7 @@
 """``verify``: other people's adversarial examples, checked one by one, as evidence in a run."""
 
-from robustatlas.evaluation.verification.asked import model_named_by
+from robustatlas.evaluation.verification.asked import model_source
 from robustatlas.evaluation.verification.judging import REFUSALS
 from robustatlas.evaluation.verification.verifying import Confirmed, Verification, verify
 
-__all__ = ["REFUSALS", "Confirmed", "Verification", "model_named_by", "verify"]
+__all__ = ["REFUSALS", "Confirmed", "Verification", "model_source", "verify"]

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from robustatlas.attacks.catalogue import catalogue
 from robustatlas.attacks.definition import Attack
 from robustatlas.attacks.description import to_plain_data
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.common.errors import UserError
 from robustatlas.common.wording import pluralise
 from robustatlas.data import Dataset, load_dataset
 from robustatlas.evaluation.examples import Examples
 from robustatlas.evaluation.records import PIXELS, recorded_attack
 from robustatlas.evaluation.samples import ChosenSamples, choose_samples
-from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier
+from robustatlas.models.loading import load_model
 from robustatlas.outcomes import AttackRecord, Run
 from robustatlas.outcomes.strengths import merged_strengths
 from robustatlas.threats.base import ThreatModel
@@ -59,7 +59,7 @@ class Case:
     eight_bit: bool
 
 
-def model_named_by(store: Run) -> str:
+def model_source(store: Run) -> str:
     """Return the source of the model of a run. Raise :class:`UserError` if the model was given as an object."""
     source = store.identity.model.source
     if not source:
@@ -69,15 +69,15 @@ def model_named_by(store: Run) -> str:
     return source
 
 
-def model_of(store: Run, model: Classifier | nn.Module | Callable[[Tensor], Any] | str | None) -> Classifier:
+def load_run_model(store: Run, model: Classifier | nn.Module | Callable[[Tensor], Any] | str | None) -> Classifier:
     """The model given, or the one that the run names."""
-    model = model_named_by(store) if model is None else model
+    model = model_source(store) if model is None else model
     if isinstance(model, str):
         return load_model(model)
     return model if isinstance(model, Classifier) else Classifier(model)
 
 
-def rows_of(
+def samples_of_examples(
     store: Run, given: Examples, data: Dataset | tuple[Any, Any] | str | None
 ) -> tuple[ChosenSamples, NDArray[np.int64]]:
     """The samples that the examples change, and the row of each example among them."""
@@ -130,11 +130,11 @@ def records_to_support(
                 "which of these the examples are evidence for."
             )
     wanted = {}
-    for attack in (_as_searched(each, searched) for each in attacks_of(attacks)):
+    for attack in (_as_searched(each, searched) for each in resolve_attacks(attacks)):
         records = searched.get(attack.name)
         if not records:
             raise UserError(f"{place} has no attack {attack.name!r}; it has {', '.join(searched) or 'none'}.")
-        threat = attack.threat.for_data(first).bound_to(model)
+        threat = attack.threat.for_data(first).for_model(model)
         held = {key: value for key, value in records[0].threat.items() if key != PIXELS}
         if to_plain_data(threat) != held and _as_recorded(threat) != held:
             raise UserError(

@@ -37,7 +37,7 @@ REFUSALS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class Judgement:
     """Judgement of M examples of N samples.
 
     Attributes:
@@ -68,14 +68,16 @@ class Judged:
         return first[np.isfinite(size[first])]
 
 
-def judge(case: Case, batch: int) -> Judged:
+def judge(case: Case, batch: int) -> Judgement:
     """All examples of a case, ``batch`` at a time."""
     clean = [_clean(case, part) for part in torch.split(torch.arange(len(case.work.labels)), batch)]
     prediction, clean_margin = (torch.cat(parts) for parts in zip(*clean, strict=True))
     pieces = [_judge_part(case, part, prediction) for part in torch.split(torch.arange(len(case.given)), batch)]
     whole = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     sizes = {name: whole.pop(f"size of {name}") for name in case.wanted}
-    return Judged(sizes=sizes, clean_prediction=prediction.numpy(), clean_margin=clean_margin.float().numpy(), **whole)
+    return Judgement(
+        sizes=sizes, clean_prediction=prediction.numpy(), clean_margin=clean_margin.float().numpy(), **whole
+    )
 
 
 def _clean(case: Case, part: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,11 +17,11 @@ from robustatlas.common.files import parse_path
 from robustatlas.common.wording import pluralise
 from robustatlas.data import Dataset
 from robustatlas.evaluation.attack_task import clean_answers
-from robustatlas.evaluation.examples import Arrays, examples_of, read_examples
-from robustatlas.evaluation.identity import check_answers, identity_of
+from robustatlas.evaluation.examples import Arrays, examples_from_arrays, read_examples
+from robustatlas.evaluation.identity import check_answers, run_identity
 from robustatlas.evaluation.records import PIXELS
-from robustatlas.evaluation.verification.asked import Case, model_of, records_to_support, rows_of
-from robustatlas.evaluation.verification.judging import REFUSALS, Judged, judge
+from robustatlas.evaluation.verification.asked import Case, load_run_model, records_to_support, samples_of_examples
+from robustatlas.evaluation.verification.judging import REFUSALS, Judgement, judge
 from robustatlas.models.classifier import Classifier, undisturbed
 from robustatlas.models.classifier.batches import batch_sizes
 from robustatlas.outcomes import AttackRecord, CallRecord, Run
@@ -135,7 +135,7 @@ def verify(
     if store is None:
         raise UserError("This result is not a run; give the folder of one, or what evaluate returned.")
     given = (
-        examples_of({name: np.asarray(values) for name, values in examples.items()}, "examples")
+        examples_from_arrays({name: np.asarray(values) for name, values in examples.items()}, "examples")
         if isinstance(examples, Mapping)
         else read_examples(examples)
     )
@@ -144,22 +144,22 @@ def verify(
         raise UserError("by is empty; say who found the examples.")
     (batch,) = batch_sizes(_BATCH if batch_size is None else batch_size)
     with undisturbed():
-        classifier = model_of(store, model)
-        work, rows = rows_of(store, given, data)
+        classifier = load_run_model(store, model)
+        work, rows = samples_of_examples(store, given, data)
         with classifier.evaluating():
-            if differences := store.identity.differences(identity_of(classifier, work.rows.shape[1:], work.record)):
+            if differences := store.identity.differences(run_identity(classifier, work.rows.shape[1:], work.record)):
                 raise UserError(f"The examples cannot enter {store.path or 'the run'}: {'; '.join(differences)}.")
             check_answers(classifier, store, work)
             wanted = records_to_support(store, classifier, given, attacks, work.first.images)
             held = eight_bit or any(PIXELS in record.threat for record, _ in wanted.values())
             case = Case(store, classifier, work, rows, given, wanted, finder.strip(), held)
             judged = judge(case, batch)
-    before = accuracies_of(case)
+    before = accuracies_by_attack(case)
     enter(case, judged, batch)
-    return verification_of(case, judged, before)
+    return summarise_verification(case, judged, before)
 
 
-def enter(case: Case, judged: Judged, batch: int) -> None:
+def enter(case: Case, judged: Judgement, batch: int) -> None:
     """Write the smallest example that counts of each sample under each attack."""
     store, model, work, rows = case.store, case.model, case.work, case.rows
     protocol = {"search": EXAMPLES, "by": case.by, "sha256": case.given.sha256, "eight bits": case.eight_bit}
@@ -211,13 +211,13 @@ def enter(case: Case, judged: Judged, batch: int) -> None:
         store.write(record, columns, samples, (index, judged.images[chosen]), about)
 
 
-def accuracies_of(case: Case) -> dict[str, NDArray[np.float64]]:
+def accuracies_by_attack(case: Case) -> dict[str, NDArray[np.float64]]:
     """Attack -> robust accuracy in percent at each of its strengths, as the run stands now."""
     return {name: case.store.table([name]).outcome(name).accuracies() for name in case.wanted}
 
 
-def verification_of(case: Case, judged: Judged, before: Mapping[str, NDArray[np.float64]]) -> Verification:
-    """``before``: :func:`accuracies_of` without the examples, which the run holds by now."""
+def summarise_verification(case: Case, judged: Judgement, before: Mapping[str, NDArray[np.float64]]) -> Verification:
+    """``before``: :func:`accuracies_by_attack` without the examples, which the run holds by now."""
     refused = {reason: int((judged.refusal == k).sum()) for k, reason in enumerate(REFUSALS)}
     origin = AttackRecord(name="examples", strengths=(1.0,), protocol={"search": EXAMPLES, "by": case.by}).origin
     attacks = {}

@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from robustatlas.evaluation.workers.cluster import Cluster, RayWorkers, cluster_of, connected
+from robustatlas.evaluation.workers.cluster import Cluster, RayWorkers, connected, parse_cluster
 from robustatlas.evaluation.workers.pool import (
     Do,
     Jobs,
@@ -27,7 +27,7 @@ __all__ = [
     "Report",
     "Workload",
     "can_start_workers",
-    "cluster_of",
+    "parse_cluster",
     "run_jobs",
     "share_jobs",
     "start_fork_server",

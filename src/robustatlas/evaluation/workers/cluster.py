@@ -63,7 +63,7 @@ class Cluster:
         return fitting if self.workers is None else min(fitting, self.workers)
 
 
-def cluster_of(given: bool | str | Cluster | None, workers: int | None) -> Cluster | None:
+def parse_cluster(given: bool | str | Cluster | None, workers: int | None) -> Cluster | None:
     """``ray=True`` is a cluster on this machine, a text the address of one; None and False are none."""
     if given is None or given is False:
         return None

@@ -33,11 +33,11 @@ class Share:
 WHOLE = Share(0, 1)
 
 
-def share_of(given: str | tuple[int, int] | Share | None) -> Share:
+def parse_share(given: str | tuple[int, int] | Share | None) -> Share:
     """``"I/N"`` or ``(I, N)``, with I from 0 to N-1; None is everything.
 
     Example:
-        >>> share_of("1/3").mask(7).nonzero()[0]
+        >>> parse_share("1/3").mask(7).nonzero()[0]
         array([1, 4])
     """
     if isinstance(given, Share):
@@ -72,10 +72,10 @@ def share_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[S
         >>> share_of_environment(array)
         (Share(number=4, of=8), 'SLURM_ARRAY_TASK_ID=5')
     """
-    number = _number_in(environment, "SLURM_ARRAY_TASK_ID")
-    of = _number_in(environment, "SLURM_ARRAY_TASK_COUNT")
+    number = _environment_number(environment, "SLURM_ARRAY_TASK_ID")
+    of = _environment_number(environment, "SLURM_ARRAY_TASK_COUNT")
     if number is not None and of is not None:
-        first, step = (_number_in(environment, f"SLURM_ARRAY_TASK_{what}") for what in ("MIN", "STEP"))
+        first, step = (_environment_number(environment, f"SLURM_ARRAY_TASK_{what}") for what in ("MIN", "STEP"))
         place, rest = divmod(number - (first or 0), step or 1)
         if rest or not 0 <= place < of:
             raise UserError(
@@ -98,7 +98,7 @@ def rank_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[in
         >>> rank_of_environment({"RANK": "3", "WORLD_SIZE": "4"})
         (3, 4)
     """
-    number, of = _number_in(environment, "RANK"), _number_in(environment, "WORLD_SIZE")
+    number, of = _environment_number(environment, "RANK"), _environment_number(environment, "WORLD_SIZE")
     if number is None or of is None:
         return 0, 1
     if number >= of:
@@ -112,7 +112,7 @@ def rank_of_environment(environment: Mapping[str, str] = os.environ) -> tuple[in
     return number, of
 
 
-def _number_in(environment: Mapping[str, str], name: str) -> int | None:
+def _environment_number(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
     if text and not (text.isdecimal() and len(text) < _LONGEST):
         raise UserError(

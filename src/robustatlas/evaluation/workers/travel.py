@@ -8,8 +8,8 @@ import cloudpickle
 import torch
 
 from robustatlas.common.errors import UserError
-from robustatlas.models import load_model
 from robustatlas.models.classifier import Classifier, arrival_device, unpickle_on
+from robustatlas.models.loading import load_model
 from robustatlas.models.sources.functions import modules_of_files
 
 

@@ -59,10 +59,10 @@ class Curve(Protocol):
         """Sizes at which the curve changes."""
 
     def at(self, size: ArrayLike, /) -> Floats:
-        """Robust error in percent."""
+        """Return the robust error in percent."""
 
     def band(self, confidence: float, kind: Any, /) -> Any:
-        """Its confidence band."""
+        """Return the confidence band of the curve."""
 
     def crossings(self, other: Any, confidence: float, /) -> Sequence[Any]:
         """Return the crossings with another curve."""
@@ -139,7 +139,7 @@ def plot_curves(
 def _draw_curve(
     axes: Axes, name: str, curve: Curve, style: Style, end: float, confidence: float | None, error: bool, place: int
 ) -> None:
-    """A curve with its band; its markers begin at another place than those of the lines before it."""
+    """Draw a curve with its band; its markers begin at another place than those of the lines before it."""
     rising = curve.distance_curve
     sizes = step_sizes(rising, end)
     values = rising.at(sizes)
@@ -155,7 +155,7 @@ def _draw_curve(
 
 
 def _styles(named: Mapping[str, Curve]) -> list[Style]:
-    """By the models, where each curve is of another one; otherwise by the names of the curves."""
+    """Choose styles by the models, where each curve is of another one; otherwise by the names of the curves."""
     models = [curve.model or name for name, curve in named.items()]
     return model_styles(models if len(set(models)) == len(models) else list(named))
 
@@ -245,7 +245,7 @@ class Sides(Protocol):
         """Most harmful strength at which the attack was run, as people type it."""
 
     def at(self, size: float, /) -> Any:
-        """The robust accuracy at a size from both sides, which prints as a sentence."""
+        """Return the robust accuracy at a size from both sides, which prints as a sentence."""
 
 
 def plot_two_sided(

@@ -179,7 +179,7 @@ def _heat_map(axes: Axes, values: Floats, rows: Sequence[str], columns: Sequence
 
 
 def _strip(accuracies: AccuracyTable, relative_to: AccuracyTable | None, attack: str) -> np.ma.MaskedArray[Any, Any]:
-    """Values [S] of one attack; masked where the reference has none."""
+    """Return the values [S] of one attack; masked where the reference has none."""
     values = accuracies.values(attack)
     if relative_to is None:
         return np.ma.masked_invalid(values)

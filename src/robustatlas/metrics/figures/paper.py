@@ -70,13 +70,13 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 @contextmanager
 def styled_axes(ax: Axes | None, height: float) -> Iterator[Axes]:
-    """The axes that are given, with their own fonts, or those of a new figure of that height in inches."""
+    """Yield the axes that are given, with their own fonts, or those of a new figure of that height in inches."""
     with mpl.rc_context(STYLE if ax is None else {}):
         yield plt.subplots(figsize=(COLUMN, height), layout="constrained")[1] if ax is None else ax
 
 
 def size_axis(axes: Axes, end: float, attack: str, unit: str, norm: str = "") -> None:
-    """Sizes from 0 to ``end``, in words behind the sign of their ``norm`` and with numbers as people type them."""
+    """Label sizes from 0 to ``end``, in words after the sign of their ``norm``, with numbers as people type them."""
     axes.set_xlim(0, end)
     words = axis_label(unit, attack=attack)
     label = ", ".join([*([norm] if norm else []), *([figure_text(words)] if words else [])])
@@ -87,14 +87,15 @@ def size_axis(axes: Axes, end: float, attack: str, unit: str, norm: str = "") ->
 
 def _label_width(axes: Axes) -> int:
     """Return the number of letters of a label that stand below an axis in one line."""
-    place = axes.get_subplotspec()
+    place, whole = axes.get_subplotspec(), axes.get_figure(root=True)
     columns = 1 if place is None else place.get_gridspec().ncols
-    return max(12, int(_LETTERS_PER_INCH * axes.figure.get_figwidth() / columns))
+    return max(12, int(_LETTERS_PER_INCH * (COLUMN if whole is None else whole.get_figwidth()) / columns))
 
 
 def mark_usual_strength(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
-    """A line at the strength that papers give, with its name, where it lies on an axis that ends at ``end``. The name
-    stands in the corner that curves leave free: at the top where they rise, else at the bottom."""
+    """Draw a line at the strength that papers give, if it lies on an axis that ends at ``end``.
+
+    Its name stands in the corner that curves leave free: at the top where they rise, else at the bottom."""
     at, written = STANDARD_STRENGTHS.get(attack, (math.inf, ""))
     if at > end:
         return
@@ -109,7 +110,7 @@ def mark_usual_strength(axes: Axes, attack: str, end: float, rises: bool = False
 
 
 def percent_axis(axes: Axes, label: str) -> None:
-    """Percentages upwards from 0 to 100, over a faint grid."""
+    """Label percentages upwards from 0 to 100, over a faint grid."""
     axes.set_ylim(0, 102)
     axes.set_ylabel(figure_text(label))
     axes.grid(True, color="#000000", alpha=0.08, linewidth=0.5)
@@ -117,7 +118,7 @@ def percent_axis(axes: Axes, label: str) -> None:
 
 
 def legend_above(axes: Axes, entries: int, title: str | None = None) -> None:
-    """The legend above the data, no wider than the axes; handles are long enough to show dash and marker."""
+    """Draw the legend above the data, no wider than the axes; handles are long enough to show dash and marker."""
     for columns in range(min(entries, 3), 0, -1):
         legend = axes.legend(
             loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False, borderaxespad=0.2,

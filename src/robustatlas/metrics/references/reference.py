@@ -280,7 +280,7 @@ class Reference:
         return replace(self, accuracies=self.accuracies.restrict_distances(kept), ranked=ranked, marks=marks)
 
     def defense(self, name: str) -> Defense:
-        """The published defense of that name.
+        """Return the published defense of that name.
 
         Raises:
             UserError: there is no defense of that name.
@@ -292,7 +292,7 @@ class Reference:
         raise UserError(f"{self.name} has no defense {name!r}; it has {known}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `load_reference` reads a file of it."""
+        """Return plain data for JSON; `load_reference` reads a file of it."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json")
         return data
 
@@ -309,7 +309,7 @@ class Reference:
 
     @classmethod
     def from_dict(cls, data: Any, what: str = "the reference") -> Reference:
-        """The reference of plain data, as `to_dict` gives it; only `name`, `source` and `accuracies` are required.
+        """Return the reference of plain data, as `to_dict` gives it; `name`, `source` and `accuracies` are required.
 
         Args:
             data: of a JSON file.
@@ -344,7 +344,7 @@ class Reference:
         data: DataRecord | None = None,
         threats: Mapping[str, str] | None = None,
     ) -> Reference:
-        """A reference of one's own: the best that any of some models reaches.
+        """Return a reference of one's own: the best that any of some models reaches.
 
         Where these were adversarially trained against each attack it is the adversarial training accuracy of Kang et
         al. 2019, "Testing Robustness Against Unforeseen Adversaries"; otherwise a ratio to it is relative to the best

@@ -18,13 +18,13 @@ from robustatlas.metrics.registry import attack_metrics
 from robustatlas.outcomes.outcome import Integers, Outcome
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts.grids import GridAdvice, grid_advice
-from robustatlas.report.facts.units import unit_of
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers.against import Held
 from robustatlas.report.numbers.definitions import CONFIDENCE
 from robustatlas.report.numbers.number import Number, Numbers
 from robustatlas.report.numbers.points import searched_from
 from robustatlas.report.numbers.statistics import hypervolume_of
+from robustatlas.report.numbers.units import unit_of
 from robustatlas.results.result import Result
 
 
@@ -50,7 +50,6 @@ class AttackFacts:
         frontier: None where the margins were not recorded at every strength, or the strengths are not equal steps.
         equal_steps: whether the strengths are equal steps from 0.
         against: name of a metric of the registry -> percent of the reference; empty without a shared strength.
-        shared: number of strengths that the reference has too.
         origins: how the numbers were found.
         best_known: what verified examples of others change; None where there are none.
         found_last: kind of run, in words -> share of the smallest examples, in percent; empty where not known.
@@ -78,7 +77,6 @@ class AttackFacts:
     frontier: Frontier | None
     equal_steps: bool
     against: Mapping[str, Number]
-    shared: int
     origins: tuple[str, ...]
     best_known: BestKnown | None
     found_last: Mapping[str, float]
@@ -133,7 +131,6 @@ def attack_facts(result: Result, attack: str, table: Numbers, held: Held | None)
         against={
             metric.name: one for metric in attack_metrics() if (one := table.find(metric.name, attack)) is not None
         },
-        shared=len(held.shared.get(attack, ())) if held else 0,
         origins=outcome.origins,
         best_known=best_known(result, attack),
         found_last=_shares_of_kinds(outcome),

@@ -28,7 +28,6 @@ from robustatlas.outcomes.comparable import (
 )
 from robustatlas.outcomes.outcome import Integers
 from robustatlas.report.facts.attack import best_known
-from robustatlas.report.facts.units import calibrations_of
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.definitions import CONFIDENCE, worst_case_points
 from robustatlas.report.numbers.headline import Headline, choose_headline, headline_of
@@ -37,6 +36,7 @@ from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
 from robustatlas.report.numbers.shared import subject_of
 from robustatlas.report.numbers.statistics import hypervolume_of, own_statistics
 from robustatlas.report.numbers.steadiness import stability
+from robustatlas.report.numbers.units import calibrations_of
 from robustatlas.results.result import Result
 
 PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
@@ -121,6 +121,7 @@ class Row:
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see
             :func:`robustatlas.outcomes.accuracies.masked_shares`.
         unranked: why the row has no place, in a sentence; empty where it may have one.
+        is_suspect: True if some numbers are invalid, or the diagnosis of the run speaks against them.
     """
 
     name: str
@@ -143,6 +144,12 @@ class Row:
     invalid: Mapping[str, float] = field(default_factory=dict)
     headline: Headline | None = None
     unranked: str = ""
+    is_suspect: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name of the defense as people read it, with a mark if its run is suspect."""
+        return add_mark(self.name, self.is_suspect)
 
     def drop_attacks(self, unlike: Mapping[str, str]) -> Row:
         """Return the row without the attacks that other rows have with different threat models; attack -> how these
@@ -225,7 +232,8 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         *held.caveats(),
     ]
     return Row(
-        name=add_mark(result.name, result.is_suspect),
+        name=result.name,
+        is_suspect=result.is_suspect,
         accuracies=judged.restrict_distances(compared).accuracies(),
         about=given.model_copy(update={"title": ""}) if given.title == result.name else given,
         samples=result.samples,

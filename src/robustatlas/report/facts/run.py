@@ -19,7 +19,6 @@ from robustatlas.report.facts.field import Beside, field_places
 from robustatlas.report.facts.grids import GridAdvice, extended
 from robustatlas.report.facts.ranks import Place, place_among_published
 from robustatlas.report.facts.rows import model_facts
-from robustatlas.report.facts.units import calibrations_of
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics
 from robustatlas.report.numbers.against import Held, against_what, hold_against
@@ -28,6 +27,7 @@ from robustatlas.report.numbers.headline import Headline, HeadlineChoice, choose
 from robustatlas.report.numbers.number import Number, Numbers
 from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
 from robustatlas.report.numbers.steadiness import Steadiness, stability
+from robustatlas.report.numbers.units import calibrations_of
 from robustatlas.results.result import Result
 
 
@@ -75,6 +75,8 @@ class RunFacts:
     """A run: accuracies in percent, its attacks, how it compares with a reference, and what to beware of.
 
     Attributes:
+        model: its name.
+        is_suspect: True if some numbers are invalid, or the diagnosis speaks against them.
         numbers: table of all numbers of the run, and of those that the reference gives.
         weakest: median size under the attack that leaves fewest images correct; None without any attack.
         reference: None without one, or without a shared strength.
@@ -82,8 +84,7 @@ class RunFacts:
         missing: attack -> number of samples that are not evaluated yet.
         provenance: of the model: source, home of the weights, licence and library, as far as they are known.
         diagnosis: whether the numbers can be trusted; None where the run was not diagnosed.
-        invalid: attack -> share of the samples at which the model gave it no gradient, or one that misleads; every name
-            of such a run and of such an attack carries a mark, and a warning says what it means.
+        invalid: attack -> share of the samples at which the model gave it no gradient, or one that misleads.
         beside: the run beside published models, at the point that a benchmark asks for; empty where none fits.
         certified: the other side of each attack that has one: what robust accuracy is at least.
         calibrations: a sentence on the attacks whose strengths are not those of a source.
@@ -91,7 +92,8 @@ class RunFacts:
         command: that made the run, as it was typed; empty where that is not known.
     """
 
-    name: str
+    model: str
+    is_suspect: bool
     data: str
     samples: int
     numbers: Numbers
@@ -109,6 +111,11 @@ class RunFacts:
     calibrations: tuple[str, ...] = ()
     headline: Headline | None = None
     command: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the model as people read it, with a mark if the run is suspect."""
+        return add_mark(self.model, self.is_suspect)
 
     @property
     def clean(self) -> Number:
@@ -133,8 +140,7 @@ class RunFacts:
     @property
     def own(self) -> dict[str, Number]:
         """Name -> number of the registry that the outcomes give by themselves, such as UA2."""
-        names = {number.what for number in self.numbers}
-        return {name: self.numbers.select(name)[0] for name in self.own_names if name in names}
+        return {number.what: number for number in self.numbers if number.what in self.own_names}
 
     @property
     def advice(self) -> list[GridAdvice]:
@@ -176,7 +182,8 @@ def facts_of(
     choice = choose_headline([judged], headline) if not isinstance(headline, HeadlineChoice) else headline
     table = numbers + numbers_against(result, held) if held else numbers
     return RunFacts(
-        name=add_mark(name or result.name, result.is_suspect),
+        model=name or result.name,
+        is_suspect=result.is_suspect,
         data=result.data,
         samples=result.samples,
         numbers=table,
@@ -190,7 +197,7 @@ def facts_of(
         invalid=result.invalid,
         beside=field_places(result),
         own_names=tuple(statistics.own_statistics(judged)),
-        certified=tuple(certified_of(result)),
+        certified=tuple(certified_of(result, numbers)),
         calibrations=calibrations_of(result.records.values()),
         headline=headline_of(table, choice),
         command=next((plan.command for plan in reversed(result.plans) if plan.command), ""),

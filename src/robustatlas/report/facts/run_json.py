@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from robustatlas.common.typed_strengths import unit_as_typed, value_as_typed
-from robustatlas.common.wording import MASKED, masked_reason, remove_mark
+from robustatlas.common.wording import MASKED, masked_reason
 from robustatlas.outcomes.strengths import sizes_as_typed, strengths_as_typed
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.certified import CertifiedFacts
@@ -19,7 +19,7 @@ def run_as_json(facts: RunFacts) -> dict[str, Any]:
     strengths and sizes are as people type them."""
     weakest, first = facts.weakest, facts.headline
     return {
-        "model": remove_mark(facts.name),
+        "model": facts.model,
         "data": facts.data,
         "samples": facts.samples,
         "provenance": dict(facts.provenance),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustatlas.common.attack_labels import attack_label
-from robustatlas.common.typed_strengths import format_size, words_up_to
+from robustatlas.common.typed_strengths import format_size, range_words
 from robustatlas.common.wording import label_masked
 from robustatlas.metrics.references.reference import Reference
 
@@ -84,7 +84,7 @@ class Strip:
     def words(self) -> str:
         """The strip in words."""
         reach = (
-            f"{words_up_to(self.attack)} {format_size(self.proved, attack=self.attack)}"
+            f"{range_words(self.attack)} {format_size(self.proved, attack=self.attack)}"
             if math.isfinite(self.proved)
             else "at every size"
         )

@@ -8,32 +8,28 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
 from robustatlas.checks.verdict import Verdict
 from robustatlas.common.errors import UserError, shorten
 from robustatlas.common.typed_strengths import format_strength
-from robustatlas.common.wording import MASKED, join_words, list_names, masked_reason, pluralise
-from robustatlas.metrics.comparison import holm, mcnemar
+from robustatlas.common.wording import MASKED, add_mark, join_words, list_names, masked_reason, pluralise
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import command_to_search, describe_unsearched
 from robustatlas.outcomes.comparable import refusal_to_compare
-from robustatlas.outcomes.outcome import percent
 from robustatlas.outcomes.strengths import strength_position
-from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.facts import RunFacts, shared_of_runs
 from robustatlas.report.gate.requirements import (
     Judged,
     Requirement,
     is_against_reference,
     number_of,
-    rests_on,
     strengths_of,
-    unsearched,
+    why_unsearched,
 )
 from robustatlas.report.numbers.definitions import CONFIDENCE, SIGNIFICANCE
+from robustatlas.report.numbers.drops import Drop, drops_between
+from robustatlas.report.numbers.number import CLEAN
+from robustatlas.report.numbers.shared import Shared
 from robustatlas.results.result import Result
 
 
@@ -88,12 +84,12 @@ def check_requirements(
 def _check_requirement(requirement: Requirement, result: Result, facts: RunFacts, judged: Judged) -> Check:
     number = number_of(requirement, result, facts)
     decision = _decision(requirement, number, judged)
-    why = masked_shares(result, rests_on(requirement, result))
+    why = masked_shares(result, number.at)
     if why:
         # An upper bound below a required least value breaks the requirement; it proves nothing else.
         broken = requirement.sign == ">=" and decision is Decision.NOT_KEPT
         decision = Decision.NOT_KEPT if broken else Decision.NOT_DECIDED
-    doubt = unsearched(requirement, result, facts)
+    doubt = why_unsearched(number, result)
     said = _describe_interval(requirement, number, doubt, decision) if doubt and not why else ""
     said = said or _describe(requirement, number, why, decision, result.samples)
     doubts = facts.reference.held.doubts if facts.reference and is_against_reference(requirement) else ()
@@ -109,7 +105,7 @@ def _decision(requirement: Requirement, number: Interval, judged: Judged) -> Dec
 
 
 def _describe_interval(requirement: Requirement, number: Interval, doubt: str, decision: Decision) -> str:
-    """Describe a number that was not searched, as far as it is known; `doubt`: see `unsearched`."""
+    """Describe a number that was not searched, as far as it is known; `doubt`: see `why_unsearched`."""
     low, high = _written(number.low), _written(number.high)
     return f"{requirement.what} is between {low} and {high}, {doubt}; {_bound(requirement)} is {decision.value}."
 
@@ -148,53 +144,37 @@ def check_against(new: Result, old: Result, max_drop: float, judged: Judged = "i
     Raises :class:`UserError`: the runs share no images, or no attack at the same strength.
     """
     shared = shared_of_runs([new, old])
-    whole = shared.table(0), shared.table(1)
-    invalid = {attack: [one for one in whole if masked_shares(one, [attack])] for attack in shared.grid}
-    competing = {attack: grid for attack, grid in shared.grid.items() if not invalid[attack]}
-    alone = tuple(dict.fromkeys(point for one in whole for point in one.restrict(competing).unsearched))
-    competing = {attack: grid for attack, grid in competing.items() if attack not in dict(alone)}
-    ours, before = (one.restrict(competing) for one in whole)
-    points: list[tuple[str, list[float]]] = [("clean", [0.0]), *competing.items()]
-    now, then = (_correct(table) for table in (ours, before))
-    test = mcnemar(now, then)
-    drops, p_values = percent(then.sum(0) - now.sum(0), shared.samples), holm(test.p_values)
-    too_far = (drops > max_drop) & ((p_values < SIGNIFICANCE) | (judged == "value"))
-    found, first = [], 0
-    for name, strengths in points:
-        here = np.arange(first, first + len(strengths))
-        first += len(strengths)
-        worst = here[np.lexsort((drops[here], too_far[here]))[-1]]
-        count = int(too_far[here].sum())
-        at = f" at {format_strength(strengths[worst - here[0]], attack=name)}" if name != "clean" else ""
-        said = (
-            f"{name} {_change_in_words(drops[worst])}{at} on {shared.samples} images "
-            f"(right only now {test.only_first[worst]}, only before {test.only_second[worst]}; "
-            f"p = {p_values[worst]:.2g})"
-        )
-        more = f"; too far at {count} of {len(strengths)} strengths" if count and at else ""
-        found.append(Check(f"{name} against {shared.names[1]}", decision_of(count == 0), f"{said}{more}."))
-    if alone:
-        sentence = f"Not in both runs: {describe_unsearched(alone)}; run: {command_to_search(alone)}"
-        found.append(Check(f"{', '.join(dict(alone))} against {shared.names[1]}", Decision.NOT_DECIDED, sentence))
-    found += [_untested(attack, shared.names[1], which) for attack, which in invalid.items() if which]
-    found += [
-        Check(f"{attack} against {shared.names[1]}", Decision.NOT_DECIDED, refusal_to_compare(attack, how))
-        for attack, how in shared.unlike.items()
-    ]
-    return found + [
-        Check(f"all samples against {shared.names[1]}", Decision.NOT_DECIDED, said) for said in shared.unfinished
-    ]
+    found, old_name = drops_between(shared), shared.labels[1]
+    checks = [_check_drops(name, drops, shared, max_drop, judged) for name, drops in found.tested.items()]
+    undecided = [(attack, _untested_sentence(attack, which)) for attack, which in found.masked.items()]
+    if points := found.unsearched:
+        said = f"Not in both runs: {describe_unsearched(points)}; run: {command_to_search(points)}"
+        undecided.insert(0, (", ".join(dict(points)), said))
+    undecided += [(attack, refusal_to_compare(attack, how)) for attack, how in shared.unlike.items()]
+    undecided += [("all samples", said) for said in shared.unfinished]
+    return checks + [Check(f"{name} against {old_name}", Decision.NOT_DECIDED, said) for name, said in undecided]
 
 
-def _untested(attack: str, against: str, which: Sequence[Result]) -> Check:
-    whose, why = join_words([one.name for one in which]), masked_reason(masked_shares(which[0], [attack]))
-    said = f"{attack} of {whose} is {MASKED}, which proves nothing. {why}"
-    return Check(f"{attack} against {against}", Decision.NOT_DECIDED, said)
+def _check_drops(name: str, drops: Sequence[Drop], shared: Shared, max_drop: float, judged: Judged) -> Check:
+    """Decide on the drops under one attack at all of its strengths; the sentence is about the worst one."""
+    too_far = [d for d in drops if d.points > max_drop and (judged == "value" or d.p_value < SIGNIFICANCE)]
+    worst = max(too_far or drops, key=lambda drop: drop.points)
+    is_clean = worst.what == CLEAN
+    at = "" if is_clean else f" at {format_strength(worst.strength, attack=name)}"
+    more = f"; too far at {len(too_far)} of {len(drops)} strengths" if too_far and not is_clean else ""
+    said = (
+        f"{name} {_change_in_words(worst.points)}{at} on {shared.samples} images "
+        f"(right only now {worst.only_new}, only before {worst.only_old}; p = {worst.p_value:.2g}){more}."
+    )
+    return Check(f"{name} against {shared.labels[1]}", decision_of(not too_far), said)
 
 
-def _correct(table: OutcomeTable) -> NDArray[np.bool_]:
-    """[N, 1 + all strengths]: whether each sample is right, clean and under each attack at each strength."""
-    return np.concatenate([table.clean[:, None], *(table.correct(attack) for attack in table.attacks)], axis=1)
+def _untested_sentence(attack: str, which: Sequence[Result]) -> str:
+    whose, why = (
+        join_words([add_mark(one.name, one.is_suspect) for one in which]),
+        masked_reason(masked_shares(which[0], [attack])),
+    )
+    return f"{attack} of {whose} is {MASKED}, which proves nothing. {why}"
 
 
 def _change_in_words(drop: float) -> str:

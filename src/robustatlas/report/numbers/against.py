@@ -10,7 +10,7 @@ from pathlib import Path
 
 from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_strength
-from robustatlas.common.wording import join_words, list_names, pluralise, remove_mark
+from robustatlas.common.wording import join_words, list_names, pluralise
 from robustatlas.metrics.references.reference import NAMED, ZERO, Points, Reference, select_shared_points
 from robustatlas.metrics.references.shipped import available_fields, available_references, has_dataset, load_reference
 from robustatlas.outcomes.accuracies import AccuracyTable
@@ -148,7 +148,7 @@ def against_what(reference: Reference, names: Iterable[str]) -> str:
     """
     if not reference.models:
         return "models trained against each attack"
-    known = {remove_mark(name) for name in names}
+    known = {*names}
     if known.issuperset(reference.models):
         return "the best of these models" if len(known) > 1 else "the model itself"
     among = [name for name in reference.models if name in known]
@@ -181,7 +181,7 @@ def hold_against(
     extra = different_points(ours, known.distance_entries, attacks)[1]
     published = _published(records)
     return Held(
-        name=remove_mark(table.name),
+        name=table.name,
         reference=reference,
         shared=shared,
         missing=tuple(point for point in missing if point.partition("@")[0] in ranked),

@@ -1,9 +1,10 @@
 """The definitions that numbers share: the worst case over attacks, the median size, and when a difference is one.
 
-docs/metrics.md says the same in words.
+docs/reading_numbers.md says the same in words, and the other pages link to it.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -70,18 +71,24 @@ def share_wrong_at_half(clean: float) -> float:
 def median_size(outcome: Outcome) -> Interval:
     """Return the size at which half of the samples that are right without a change are wrong, with its interval.
 
-    The interval has the sizes at which the pointwise band of the robustness curve reaches that share of wrong samples.
-    An attack that was not searched at every strength has no band, and the ends are NaN.
+    An attack that was not searched at every strength has no interval, and the ends are NaN.
     """
     if not outcome.is_judged:
         return Interval(outcome.median_size, np.nan, np.nan, CONFIDENCE)
     clean = 100 * float((outcome.minimal_size > 0).mean())
-    band, half = (
-        RobustnessCurve.from_outcome(outcome).distance_curve.band(CONFIDENCE, kind="pointwise"),
-        100 * share_wrong_at_half(clean),
-    )
+    found = median_of_curve(RobustnessCurve.from_outcome(outcome).distance_curve, clean)
+    return replace(found, value=outcome.median_size)
+
+
+def median_of_curve(curve: RobustnessCurve, clean: float) -> Interval:
+    """Return the size at which a curve reaches half of the clean accuracy, in percent, with its interval.
+
+    The interval has the sizes at which the pointwise band of the curve reaches that share of wrong samples.
+    """
+    half = share_wrong_at_half(clean)
+    band = curve.band(CONFIDENCE, kind="pointwise")
     low, high = (
         float(sizes[0]) if len(sizes) else np.inf
-        for sizes in (band.sizes[band.high >= half], band.sizes[band.low >= half])
+        for sizes in (band.sizes[band.high >= 100 * half], band.sizes[band.low >= 100 * half])
     )
-    return Interval(outcome.median_size, low, high, CONFIDENCE)
+    return Interval(float(curve.quantile(half)), low, high, CONFIDENCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,6 +23,7 @@ WORST = "union accuracy"
 MEDIAN = "median size"
 AREA = "curve area"
 HYPERVOLUME = "AH"
+UAR = "UAR"
 
 
 class Status(Enum):
@@ -121,6 +123,16 @@ class Numbers:
     def find_point(self, what: str, attack: str, strength: float) -> Number | None:
         """Return the row of one kind of number at one strength of one attack; None where there is none."""
         return next((row for row in self.select(what, attack) if is_same_strength(row.strength, strength)), None)
+
+    def blocks(self) -> list[tuple[str, ...]]:
+        """Return the attacks that are known at every strength, those at the same strengths of one unit together."""
+        joint = [row.attacks for row in self.select(WORST_OF_STRENGTH)]
+        attacks = [row.attack for row in self.select(MEAN_OF_ATTACK)]
+        return list(dict.fromkeys(next((each for each in joint if one in each), (one,)) for one in attacks))
+
+    def mean(self, what: str, attack: str | None = None) -> float:
+        """Return the mean of the rows of one kind of number, of one attack if it is given."""
+        return statistics.fmean(row.value for row in self.select(what, attack))
 
     def weakest_attack(self, aside: Collection[str] = ()) -> Number | None:
         """Return the median size under the attack with the lowest mean over its strengths; None without any attack.

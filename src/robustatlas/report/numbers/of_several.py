@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from robustatlas.metrics.bootstrap import SampleStatistic, mean_statistic, share_statistic
 from robustatlas.metrics.hypervolume import AdversarialHypervolume
-from robustatlas.metrics.intervals import Interval
-from robustatlas.metrics.registry import reference_metrics
 from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.table import OutcomeTable
 from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers import statistics
 from robustatlas.report.numbers.against import Held
-from robustatlas.report.numbers.definitions import deciding_shares, worst_case_points
+from robustatlas.report.numbers.definitions import worst_case_points
 from robustatlas.report.numbers.headline import HeadlineChoice, choose_headline, headline_label, mean_instead
-from robustatlas.report.numbers.number import Number, Status
-from robustatlas.report.numbers.of_run import NOT_SEARCHED, status_of
+from robustatlas.report.numbers.number import Number
+from robustatlas.report.numbers.of_run import hypervolume_row, measured_rows, rows_against
 from robustatlas.report.numbers.pairs import Pair, pairs_of
 from robustatlas.report.numbers.shared import Shared
-from robustatlas.report.numbers.statistics import hypervolume_of, intervals
+from robustatlas.report.numbers.statistics import hypervolume_of
 from robustatlas.results.result import Result
 
 
@@ -131,28 +130,27 @@ def numbers_of_several(
 def numbers_on_shared(
     shared: Shared, run: int, held: Held | None, worst_at: Mapping[str, float], first: Mapping[str, float]
 ) -> ModelNumbers:
-    """Return the numbers of one run beside others; `first`: attack -> strength of the headline."""
-    table = shared.table(run)
-    whole = shared.run_on_samples(run)
+    """Return the numbers of one run beside others.
+
+    Args:
+        shared: the runs and what they share.
+        run: position of the run.
+        held: the runs held against a reference.
+        worst_at: attack -> strength of the worst case over attacks.
+        first: attack -> strength of robust accuracies at one point.
+    """
+    table, whole = shared.table(run), shared.run_on_samples(run)
     found = {a: hypervolume_of(whole, a, strengths) for a, strengths in shared.grid.items() if len(strengths) > 1}
     volumes = {attack: volume for attack, volume in found.items() if volume is not None}
-    held_statistics = statistics.against(table, held) if held else {}
-    volume_statistics = _volume_statistics(volumes)
-    rows = _rows(table, held, worst_at, first)
-    ends = statistics.with_doubt(table, lambda one: intervals(_accuracies(one, worst_at, first)))
-    ends |= intervals(volume_statistics)
-    ends |= statistics.intervals_against(table, held) if held else {}
-    numbers = {label: _number(table, interval, *rows[label]) for label, interval in ends.items()}
-    for attack in volumes:
-        if not table.outcome(attack).frontier:
-            label = volume_label(attack)
-            numbers[label] = replace(numbers[label], status=Status.UPPER_BOUND, why=NOT_SEARCHED)
-    if kinds.WORST in numbers:
-        shares = deciding_shares(table, worst_at)
-        numbers[kinds.WORST] = replace(numbers[kinds.WORST], decided_by=shares)
-    return ModelNumbers(
-        table, volumes, numbers, _accuracies(table, worst_at, first) | volume_statistics | held_statistics
-    )
+    measures = partial(_measures, worst_at=worst_at, first=first)
+    numbers = measured_rows(table, table, measures)
+    numbers |= {volume_label(attack): hypervolume_row(table, attack, one, 100.0) for attack, one in volumes.items()}
+    functions = statistics.statistics_of(measures(table))
+    functions |= {volume_label(a): mean_statistic(100 * one.per_sample, 100.0) for a, one in volumes.items()}
+    if held is not None:
+        numbers |= rows_against(table, held)
+        functions |= statistics.against(table, held)
+    return ModelNumbers(table, volumes, numbers, functions)
 
 
 def volume_label(attack: str) -> str:
@@ -160,48 +158,20 @@ def volume_label(attack: str) -> str:
     return f"hypervolume {attack}, x 100"
 
 
-def _point_label(attack: str, strength: float) -> str:
+def point_label(attack: str, strength: float) -> str:
+    """Return the label of robust accuracy at one strength."""
     return headline_label(Number(0, 0, 0, 0, kinds.ROBUST, "", {attack: (strength,)}, 0))
 
 
-def _accuracies(
+def _measures(
     table: OutcomeTable, worst_at: Mapping[str, float], first: Mapping[str, float]
-) -> dict[str, SampleStatistic]:
-    points = {
-        _point_label(attack, strength): share_statistic(table.survivors_at_distances({attack: strength}))
-        for attack, strength in first.items()
-    }
-    found = points | statistics.overall(table, worst_at)
-    if len(table.attacks) > 1:
-        found |= {f"average {attack}": one for attack, one in statistics.averages(table).items()}
+) -> dict[str, statistics.Measure]:
+    """Return the accuracies of a model; of one attack its mean stands once."""
+    found = {}
+    for attack, strength in first.items():
+        standing = share_statistic(table.survivors_at_distances({attack: strength}))
+        found[point_label(attack, strength)] = statistics.Measure(kinds.ROBUST, {attack: (strength,)}, standing)
+    found |= statistics.measures_of(table, worst_at)
+    if len(table.attacks) == 1:
+        del found[statistics.mean_label(table.attacks[0])]
     return found
-
-
-def _volume_statistics(volumes: Mapping[str, AdversarialHypervolume]) -> dict[str, SampleStatistic]:
-    return {volume_label(attack): mean_statistic(100 * one.per_sample, 100.0) for attack, one in volumes.items()}
-
-
-def _rows(
-    table: OutcomeTable, held: Held | None, worst_at: Mapping[str, float], first: Mapping[str, float]
-) -> dict[str, tuple[str, Mapping[str, tuple[float, ...]]]]:
-    """Return label -> what the number is, and the strengths that it rests on."""
-    grids = {attack: tuple(table.distances(attack).tolist()) for attack in table.attacks}
-    found: dict[str, tuple[str, Mapping[str, tuple[float, ...]]]] = {
-        _point_label(attack, strength): (kinds.ROBUST, {attack: (strength,)}) for attack, strength in first.items()
-    }
-    found[kinds.CLEAN] = kinds.CLEAN, {}
-    found[kinds.MEAN] = kinds.MEAN, grids
-    found[kinds.WORST] = kinds.WORST, {attack: (strength,) for attack, strength in worst_at.items()}
-    found |= {name: (name, grids) for name in statistics.own_statistics(table)}
-    for attack, grid in grids.items():
-        found[f"average {attack}"] = kinds.MEAN_OF_ATTACK, {attack: grid}
-        found[volume_label(attack)] = kinds.HYPERVOLUME, {attack: grid}
-    if held is not None:
-        ranked = {attack: tuple(strengths) for attack, strengths in held.ranked.items()}
-        found |= {metric.name: (metric.name, ranked) for metric in reference_metrics()}
-    return found
-
-
-def _number(table: Result, interval: Interval, what: str, at: Mapping[str, tuple[float, ...]]) -> Number:
-    status, why = status_of(table, at)
-    return Number(**vars(interval), what=what, model=table.name, at=at, samples=table.samples, status=status, why=why)

@@ -26,20 +26,17 @@ from robustatlas.results.result import Result
 
 
 def distinct_names(results: Iterable[Result]) -> list[str]:
-    """Names of the models, marked where numbers are invalid; where they are the same, with the names of the run
-    directories, or numbered.
-    """
-    return _distinct([(result.name, result.path, result.is_suspect) for result in results])
+    """Return the names of the models; equal ones have the names of the run directories, or numbers."""
+    return _distinct_names([(result.name, result.path) for result in results])
 
 
-def _distinct(models: Sequence[tuple[str, Path | None, bool]]) -> list[str]:
-    """The names of models, with paths of their runs, and whether each is to be marked."""
-    count = Counter(name for name, _, _ in models)
+def _distinct_names(models: Sequence[tuple[str, Path | None]]) -> list[str]:
+    count = Counter(name for name, _ in models)
     names: dict[str, None] = {}
-    for position, (plain, path, _) in enumerate(models, start=1):
+    for position, (plain, path) in enumerate(models, start=1):
         name = f"{plain} ({path.name if path else position})" if count[plain] > 1 else plain
         names[f"{name} #{position}" if name in names else name] = None
-    return [add_mark(name, invalid) for name, (_, _, invalid) in zip(names, models, strict=True)]
+    return [*names]
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,7 @@ class Shared:
         results: the runs; :class:`robustatlas.results.result.Results` are read one by one.
         index: positions of the shared samples in the data set, increasing.
         grid: attack -> the shared strengths.
+        suspect: True for each run whose numbers cannot be trusted.
         left_out: names of attacks and points that not all runs have.
         unlike: attack that several runs have, with different threat models -> how these differ.
         unfinished: a sentence for each run that lacks samples it was asked for.
@@ -60,9 +58,15 @@ class Shared:
     results: Sequence[Result]
     index: Integers
     grid: Mapping[str, list[float]]
+    suspect: tuple[bool, ...]
     left_out: tuple[str, ...] = ()
     unlike: Mapping[str, str] = field(default_factory=dict)
     unfinished: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names as people read them, with a mark at those that cannot be trusted."""
+        return tuple(map(add_mark, self.names, self.suspect))
 
     @property
     def notes(self) -> list[str]:
@@ -95,7 +99,8 @@ class _Brief:
     """Summary of a run that is kept while the others are looked at; ``unjudged``: attack -> positions of the samples of
     which it does not say at which strengths they are broken."""
 
-    model: tuple[str, Path | None, bool]
+    model: tuple[str, Path | None]
+    is_suspect: bool
     subject: Subject
     index: Integers
     labels: Integers
@@ -105,7 +110,8 @@ class _Brief:
     @classmethod
     def from_result(cls, result: Result) -> _Brief:
         return cls(
-            model=(result.name, result.path, result.is_suspect),
+            model=(result.name, result.path),
+            is_suspect=result.is_suspect,
             subject=subject_of(result, result.name),
             index=result.index,
             labels=result.labels,
@@ -137,7 +143,7 @@ def shared_of_runs(results: Sequence[Result], names: Sequence[str] | None = None
         UserError: the runs are about different images or labels, or share no samples or no attack at the same strength.
     """
     briefs = [_Brief.from_result(result) for result in results]
-    names = _distinct([brief.model for brief in briefs]) if names is None else names
+    names = _distinct_names([brief.model for brief in briefs]) if names is None else names
     subjects = [replace(brief.subject, name=name) for brief, name in zip(briefs, names, strict=True)]
     if differ := different_data(subjects):
         raise UserError(differ)
@@ -155,7 +161,8 @@ def shared_of_runs(results: Sequence[Result], names: Sequence[str] | None = None
     for brief in briefs:
         left_out += different_points(brief.strengths, grid, [a for a in brief.strengths if a in grid])[1]
     unfinished = tuple(said for subject in subjects if (said := subject.unfinished_note))
-    return Shared(tuple(names), results, index, grid, tuple(dict.fromkeys(left_out)), unlike, unfinished)
+    suspect = tuple(brief.is_suspect for brief in briefs)
+    return Shared(tuple(names), results, index, grid, suspect, tuple(dict.fromkeys(left_out)), unlike, unfinished)
 
 
 def shared_if_any(results: Sequence[Result], names: Sequence[str]) -> Shared | None:

@@ -13,6 +13,7 @@ from robustatlas.report.numbers import number as kinds
 from robustatlas.report.numbers.number import Number
 from robustatlas.report.numbers.of_several import SharedNumbers
 from robustatlas.report.numbers.pairs import MOST_COMPARED
+from robustatlas.report.numbers.statistics import mean_label
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Standings:
     """Models on the images and strengths that all of them have.
 
     Attributes:
-        names: of the models.
+        names: of the models, as people read them.
         samples: number of images.
         headlines: one line for each headline attack.
         why: reason for the headline, in words that follow it.
@@ -112,16 +113,17 @@ def standings_of(several: SharedNumbers) -> Standings:
     attacks = tuple(
         _contest(
             several,
-            f"average {attack}" if len(several.shared.grid) > 1 else kinds.MEAN,
+            mean_label(attack) if len(several.shared.grid) > 1 else kinds.MEAN,
             attack_label(attack).label,
             attack,
         )
         for attack in several.shared.grid
     )
     points = tuple(_contest(several, label, label) for label in several.headline_labels if several.headline.at)
-    reasons = ((name, masked_shares(one.table)) for name, one in zip(several.shared.names, several.models, strict=True))
+    labels = several.shared.labels
+    reasons = ((label, masked_shares(one.table)) for label, one in zip(labels, several.models, strict=True))
     return Standings(
-        names=several.shared.names,
+        names=labels,
         samples=several.shared.samples,
         headlines=points or attacks,
         why=several.headline.why,
@@ -129,7 +131,7 @@ def standings_of(several: SharedNumbers) -> Standings:
         clean=_contest(several, kinds.CLEAN, "Clean images"),
         attacks=attacks,
         together=_contest(several, kinds.MEAN, "All attacks") if len(attacks) > 1 else None,
-        masked={name: masked_reason(why) for name, why in reasons if why},
+        masked={label: masked_reason(why) for label, why in reasons if why},
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from robustatlas.common.typed_strengths import format_strength, value_as_typed
 from robustatlas.metrics.figures import plot_convergence, plot_frontiers
 from robustatlas.metrics.hypervolume import convergence_rate, hypervolume_at_levels
-from robustatlas.report.facts.units import unit_of
+from robustatlas.report.numbers.units import unit_of
 from robustatlas.studies.numbers import Cell, Sheet, run_hypervolume
 from robustatlas.studies.outputs.base import Made, Output
 

@@ -14,7 +14,8 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path
 from robustatlas.metrics.intervals import Interval
-from robustatlas.report.numbers.statistics import averages, intervals, overall
+from robustatlas.report.numbers.number import CLEAN as CLEAN_ACCURACY
+from robustatlas.report.numbers.statistics import intervals, mean_label, measures_of, statistics_of
 from robustatlas.results.result import Result, load_result
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ class Look:
         """Return the look for the result of an evaluation."""
         judged = [name for name in result.attacks if result.outcome(name).is_judged]
         table = result.restrict_distances({name: result.distances(name).tolist() for name in judged})
-        found = intervals(overall(table) | averages(table))
-        return cls(epoch, result.samples, found["clean accuracy"], {name: found[name] for name in table.attacks}, run)
+        found = intervals(statistics_of(measures_of(table)))
+        robust = {name: found[mean_label(name)] for name in table.attacks}
+        return cls(epoch, result.samples, found[CLEAN_ACCURACY], robust, run)
 
     def numbers(self) -> dict[str, float]:
         """Return each number in percent with both ends of its interval, for the logger of a trainer."""

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from robustatlas.attacks.definition import Effort
-from robustatlas.attacks.suites import attacks_of
+from robustatlas.attacks.suites import resolve_attacks
 from robustatlas.common.errors import UserError, first_line, shorten, warn
 from robustatlas.common.files import parse_path
 from robustatlas.common.scalars import integer_or_none, parse_seed, real_or_nan
@@ -114,7 +114,7 @@ class Watch:
             raise UserError(f"share={shorten(repr(share))}; expected a share of the time such as 0.05, or None.")
         given = load_dataset(data) if isinstance(data, str) else open_data(data, samples)
         number = min(samples, len(choose_samples(given, None).index))
-        attacks_of(attacks)  # refuses what there is not before the training begins, not after its first epoch
+        resolve_attacks(attacks)  # refuses what there is not before the training begins, not after its first epoch
         self._asked: dict[str, Any] = {
             "attacks": attacks,
             "strengths": strengths,
