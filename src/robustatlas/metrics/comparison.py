@@ -342,7 +342,14 @@ class Difference(Interval):
     The p-value is below 1 - confidence exactly where the interval excludes 0.
 
     Attributes:
+        value: difference, in the units of the number.
+        low, high: ends of the interval.
+        confidence: of the interval, in (0, 1).
         p_value: p-value of no difference, in [0, 1].
+
+    Example:
+        >>> Difference(10.0, 4.0, 16.0, 0.95, p_value=0.002).excludes(0)
+        True
     """
 
     p_value: float = 1.0

@@ -67,19 +67,21 @@ class RunNumbers:
     _ratios: dict[int, tuple[Reference, Held, Numbers]] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def judged(self) -> Result:
+    def complete_table(self) -> Result:
         """The run with the attacks that were searched at every strength."""
         return self.result.select_judged()
 
     @cached_property
-    def own(self) -> Numbers:
+    def row_table(self) -> Numbers:
         """The numbers that need no reference."""
-        return numbers_of_run(self.result, worst_case_points(self.judged))
+        return numbers_of_run(self.result, worst_case_points(self.complete_table))
 
     def against(self, reference: Reference) -> tuple[Held, Numbers]:
         """Return the run held against a reference, and the numbers that this gives."""
         if id(reference) not in self._ratios:  # the reference is kept beside its numbers, so that its id stays its own
-            held = hold_against(self.judged, reference, self.result.records.values(), self.result.identity).require()
+            held = hold_against(
+                self.complete_table, reference, self.result.records.values(), self.result.identity
+            ).require()
             self._ratios[id(reference)] = reference, held, numbers_against(self.result, held)
         _, held, numbers = self._ratios[id(reference)]
         return held, numbers
@@ -114,7 +116,7 @@ class StudyNumber:
             >>> StudyNumber.unavailable("no pair", 2).text
             'no pair'
         """
-        return cls([_without_interval(math.nan)] * trainings, why=why)
+        return cls([_point_interval(math.nan)] * trainings, why=why)
 
     @classmethod
     def published(cls, value: float, digits: int = 1) -> StudyNumber:
@@ -183,7 +185,7 @@ class StudyNumber:
     @property
     def text(self) -> str:
         """The mean with its interval as text, or the reason why it cannot be computed."""
-        return self.why or number_text(_without_status(self.interval), self.digits)
+        return self.why or number_text(_interval_values(self.interval), self.digits)
 
     @property
     def value_text(self) -> str:
@@ -191,7 +193,7 @@ class StudyNumber:
         return self.why or value_text(self.interval, self.digits)
 
 
-def _without_status(number: Interval) -> Interval:
+def _interval_values(number: Interval) -> Interval:
     """Return a number without what it is a number of: a table says its status by a mark."""
     return Interval(number.value, number.low, number.high, number.confidence)
 
@@ -263,7 +265,7 @@ def _number_of_training(
     name: str, run: RunNumbers, reference: Reference | None, trained_on: Mapping[str, float]
 ) -> Interval:
     """Return one number of one training, see :func:`study_number`."""
-    _check_searched(name, run.judged)
+    _check_searched(name, run.complete_table)
     attack, at, strength = name.partition("@")
     if at:
         return _accuracy_at_strength(run, attack, strength)
@@ -271,9 +273,9 @@ def _number_of_training(
     if kind in ("AH", "std AH"):
         volume = run_hypervolume(run.result, last)
         if kind == "std AH":
-            return _without_interval(float(volume.per_sample.std()))
-    row = run.own.find(_ROWS[name]) if name in _ROWS else None
-    row = row or (run.own.find(_ROWS_OF_ATTACK[kind], last) if kind in ("AH", "average") else None)
+            return _point_interval(float(volume.per_sample.std()))
+    row = run.row_table.find(_ROWS[name]) if name in _ROWS else None
+    row = row or (run.row_table.find(_ROWS_OF_ATTACK[kind], last) if kind in ("AH", "average") else None)
     if row is not None:
         return row
     if reference is None:
@@ -302,12 +304,12 @@ def run_hypervolume(run: Result, attack: str) -> AdversarialHypervolume:
     return found
 
 
-def _without_interval(value: float) -> Interval:
+def _point_interval(value: float) -> Interval:
     return Interval(value, math.nan, math.nan, CONFIDENCE)
 
 
 def _accuracy_at_strength(run: RunNumbers, attack: str, strength: str) -> Number:
-    name, judged = run.judged.name, run.judged
+    name, judged = run.complete_table.name, run.complete_table
     if attack not in judged.attacks:
         raise UserError(f"{name} was not evaluated with {attack}; it has {', '.join(judged.attacks)}.")
     grid = judged.distances(attack).tolist()
@@ -315,7 +317,7 @@ def _accuracy_at_strength(run: RunNumbers, attack: str, strength: str) -> Number
     if place is None:
         known = listed_strengths(grid, attack)
         raise UserError(f"{name} was not evaluated with {attack} at {strength}; its strengths are {known}.")
-    return run.own.select(kinds.ROBUST, attack)[place]
+    return run.row_table.select(kinds.ROBUST, attack)[place]
 
 
 def _ratio(name: str, run: RunNumbers, reference: Reference, trained_on: Mapping[str, float]) -> Interval:
@@ -331,7 +333,7 @@ def _ratio(name: str, run: RunNumbers, reference: Reference, trained_on: Mapping
         return _worst_ratio(held, run, last)
     why = f"; {held.unlike[last]}" if last in held.unlike else ""
     raise UserError(
-        f"{name!r} is not a number of {run.judged.name} against {held.reference.name}{why}; there are {KINDS}."
+        f"{name!r} is not a number of {run.complete_table.name} against {held.reference.name}{why}; there are {KINDS}."
     )
 
 
@@ -339,7 +341,7 @@ def _stability(held: Held, run: RunNumbers, trained_on: Mapping[str, float], flo
     if floor not in Steadiness().floors:
         floors = list_names(f"{known:g}" for known in Steadiness().floors)
         raise UserError(f"The stability constant has the floors {floors}; given: {floor:g}.")
-    known = stability(run.judged, held, trained_on)[1]
+    known = stability(run.complete_table, held, trained_on)[1]
     if floor not in known:
         raise NotComputableError(NO_PAIR)
     return row_of(run.result, known[floor], "SC", {attack: tuple(grid) for attack, grid in held.ranked.items()})
@@ -354,7 +356,7 @@ def _worst_ratio(held: Held, run: RunNumbers, attack: str) -> Number:
         smallest = ours.competitiveness(held.table(at), "ind-worst", [attack])
         return {name: statistics.Measure(name, {attack: tuple(at[attack])}, smallest)}
 
-    found = statistics.intervals_against(run.judged, held, measures)[name]
+    found = statistics.intervals_against(run.complete_table, held, measures)[name]
     return row_of(run.result, found, name, {attack: tuple(at[attack])})
 
 

@@ -191,7 +191,7 @@ def _effect_lines(effect: Effect) -> list[str]:
     return [*lines, f"In the paper: {effect.source}."] if effect.source else lines
 
 
-def _beside_paper(studied: Studied) -> list[tuple[Written, str, Sheet]]:
+def _paper_tables(studied: Studied) -> list[tuple[Written, str, Sheet]]:
     """Return the tables with numbers that a paper prints; those come first that have one in most of their rows."""
     found = [(one, name, sheet) for one in studied.outputs for name, sheet in one.sheets.items()]
     return sorted((each for each in found if each[2].is_beside_paper), key=lambda each: -each[2].published_share)
@@ -205,7 +205,7 @@ def _markdown(done: Finished, studied: Studied) -> str:
             f"- **{effect.verdict.value}**: {effect.claim}. {' '.join(_effect_lines(effect)).strip()}"
             for effect in studied.effects
         ]
-    beside = _beside_paper(studied)
+    beside = _paper_tables(studied)
     parts += ["## Printed numbers beside ours"] * bool(beside)
     for one, name, sheet in beside:
         parts += [f"### {one.title}", *_sheet_parts(one, name, sheet)]
@@ -287,7 +287,7 @@ def _page(done: Finished, studied: Studied) -> str:
         effects=[(effect, _effect_lines(effect), _BADGES[effect.verdict]) for effect in studied.effects],
         beside=[
             _sheet_values(name, sheet, ": ".join(filter(None, [one.title, one.caption(sheet)])))
-            for one, name, sheet in _beside_paper(studied)
+            for one, name, sheet in _paper_tables(studied)
         ],
         outputs=outputs,
         lists=_lists(done.study),

@@ -39,7 +39,7 @@ NOTES = (
     "Verdicts are of the networks, images and attacks of this size alone; intervals are over trainings, on one choice "
     "of test images.",
 )
-"""How verdicts are found."""
+"""Sentences on the rule by which verdicts are found."""
 
 
 class Side(StudyEntry):
