@@ -29,7 +29,7 @@ from robustatlas.report.facts.rows import Ground, run_row
 from robustatlas.report.facts.run_json import run_as_json
 from robustatlas.report.gate import Requirement, check_requirements
 from robustatlas.report.numbers.number import Status
-from robustatlas.studies.numbers import number_of
+from robustatlas.studies.numbers import RunNumbers, study_number
 from robustatlas.training.calibration import calibrate
 from run_files import write
 
@@ -201,8 +201,8 @@ def test_sizes_alone_are_upper_bounds_on_every_surface(tmp_path: Path) -> None:
     assert "not searched" in entered(*compared, "--save-reference", tmp_path / "mine.json", code=1).err
     for name in ("linf@0.3", "average", "average linf"):
         with pytest.raises(ra.UserError, match="not searched"):
-            number_of(name, [sizes], None, {})
-        assert 0 <= number_of(name, [old], None, {}).over.trainings.value <= 100
+            study_number(name, [RunNumbers(sizes)], None, {})
+        assert 0 <= study_number(name, [RunNumbers(old)], None, {}).mean <= 100
     both = ra.evaluate(net, data, "linf", run=tmp_path / "sizes", **options)
     assert not both.unsearched and both.outcome("linf").accuracy_bounds(0.01).low >= 50
     entered("check", tmp_path / "sizes", "--require", "linf@0.01>=1", code=0)

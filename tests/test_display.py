@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,11 @@ from robustatlas.cli._accuracies import print_accuracies
 from robustatlas.common.tabular import MOST_ROWS, Tabular
 from robustatlas.metrics import AccuracyTable, RobustnessCurve
 from robustatlas.outcomes import display
+from robustatlas.outcomes.certified import CertifiedSizes
 from robustatlas.outcomes.query import Table
+from robustatlas.report.numbers.number import CERTIFIED, ROBUST
+from robustatlas.report.numbers.of_run import numbers_of_run
+from robustatlas.report.numbers.texts import range_text, value_text
 
 COLUMNS = ["index", "label", "clean_prediction", "attack", "minimal_strength", "minimal_size", "found_class", "forward",
            "backward"]  # fmt: skip
@@ -52,6 +57,20 @@ def test_displays_show_names_as_they_are(result: ra.Result) -> None:
     console.print(result)
     assert "net [b]<b>" in console.export_text()
     assert "net [b]&lt;b&gt;" in result._repr_html_()
+
+
+def test_a_notebook_shows_the_rows_of_the_table_of_numbers() -> None:
+    """Each accuracy with its interval, what is certified, and the curves as a picture."""
+    sizes, grids = {"linf": [0.08, 0.0, 0.15, np.inf], "l2": [0.5, 0.0, np.inf, 1.0]}, {"linf": [0.1, 0.2], "l2": [1]}
+    shown = ra.Result.from_arrays([0] * 4, [0, 1, 0, 0], sizes, grids, model="net")
+    held = CertifiedSizes("linf", np.array([0.05, 0.0, 0.12, 0.12]), ("by hand",), strengths=(0.1, 0.2))
+    shown = replace(shown, certified_sizes={"linf": held})
+    page = shown._repr_html_()
+    rows = numbers_of_run(shown, {}).select(ROBUST) + numbers_of_run(shown, {}).select(CERTIFIED)
+    assert len(rows) == 5
+    for row in rows:
+        assert f">{value_text(row)}<br>" in page and range_text(row) in page
+    assert page.count("data:image/png;base64,") == 1 and "certified by by hand" in page
 
 
 def test_one_long_table(result: ra.Result) -> None:

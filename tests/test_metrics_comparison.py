@@ -287,6 +287,23 @@ def test_six_images_to_none_are_no_lead_among_three_models() -> None:
         assert not metrics.difference_intervals(first, second, 1 - 0.05 / 3)["clean"].excludes(0)
 
 
+def test_an_interval_excludes_zero_exactly_where_its_p_value_is_below_the_level() -> None:
+    """Of shares and means, of few and many images, near the border of significance and at three levels."""
+    generator = np.random.default_rng(5)
+    decided = []
+    for samples, gap in [(12, 4), (40, 6), (200, 9), (200, 16), (400, 6), (900, 30)]:
+        right = generator.random((2, samples)) < 0.8
+        right[0, :gap], right[1, :gap] = True, False
+        for statistic in (metrics.share_statistic, lambda found: metrics.mean_statistic(100.0 * found, 100.0)):
+            first, second = ({"": statistic(found)} for found in right)
+            for level in (0.05, 0.05 / 3, 0.05 / 45):
+                found = metrics.difference_intervals(first, second, 1 - level)[""]
+                assert found.excludes(0) == (found.p_value < level)
+                assert found.p_value >= metrics.chance_of_difference(first[""], second[""])
+                decided.append(found.excludes(0))
+    assert any(decided) and not all(decided)
+
+
 def test_swaps_agree_with_the_binomial_test_where_many_are_drawn() -> None:
     right = [np.arange(100) < 60, (np.arange(100) < 44) | (np.arange(100) >= 95)]  # 16 to 5
     exact = float(metrics.mcnemar(*right).p_values[0])

@@ -14,7 +14,7 @@ def test_every_printed_number_is_met_without_a_run(tmp_path: Path) -> None:
     output = study.outputs["field"]
     made = output.make(Finished.open(study, tmp_path), tmp_path)
     table = made.sheets[""]
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.texts()]
     pairs = [(row[name], row[f"{name}, printed"]) for row in rows for name in ("CR ind-avg", "CR ind-worst", "SC")]
     met = [(float(ours), float(printed)) for ours, printed in pairs if printed != "none"]
     assert len(rows) == 16 and len(met) == 22

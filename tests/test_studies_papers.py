@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import robustatlas as ra
-from robustatlas.studies import Study, forecast_study, read_study, shipped
+from robustatlas.studies import Study, forecast_study, read_study, shipped_studies
 from robustatlas.studies.outputs.matrices import CrMatrix
 from robustatlas.studies.outputs.pages import Gallery
 
@@ -32,7 +32,7 @@ def smaller(study: Study) -> Study:
     return study.model_copy(update=parts | {"outputs": outputs})
 
 
-@pytest.mark.parametrize("name", [*shipped(), str(CLAIMS)], ids=lambda name: Path(name).stem)
+@pytest.mark.parametrize("name", [*shipped_studies(), str(CLAIMS)], ids=lambda name: Path(name).stem)
 def test_each_paper_runs_to_all_of_its_tables_and_figures(name: str, tmp_path: Path) -> None:
     study = smaller(read_study(name, "tiny"))
     forecast = forecast_study(study, tmp_path, "1000").expected

@@ -8,11 +8,10 @@ from command_line import entered
 from robustatlas.attacks.definition import Attack
 from robustatlas.common.errors import UserError
 from robustatlas.evaluation.workers.share import Share
-from robustatlas.studies import OUTPUTS, differences_of, read_study, shipped, steps_of
+from robustatlas.studies import OUTPUTS, read_study, shipped_studies, study_differences, study_steps
 from robustatlas.studies.forecast import trial_images
-from robustatlas.studies.planning import select_steps, steps_of_share
-from robustatlas.studies.running import evaluation_request, plan_of
-from robustatlas.studies.tables import Sheet
+from robustatlas.studies.numbers import Sheet
+from robustatlas.studies.planning import evaluation_request, reference_plan, select_steps, steps_of_share
 from robustatlas.training.references import ReferencePlan
 from study_files import SMALL, without_sizes, written
 
@@ -92,7 +91,7 @@ def test_sizes_give_keys_anew_and_leave_entries_out(tmp_path: Path) -> None:
 
 
 def test_parts_share_all_steps_and_none_waits_for_another(tmp_path: Path) -> None:
-    steps = steps_of(read_study(written(tmp_path, without_sizes(SMALL))))
+    steps = study_steps(read_study(written(tmp_path, without_sizes(SMALL))))
     parts = [{step.name for step in steps_of_share(steps, Share(number, 3))} for number in range(3)]
     once = [step.name for step in steps if step.kind in ("models", "evaluations")]
     assert sorted(once) == sorted(name for part in parts for name in part if not name.startswith("outputs"))
@@ -104,17 +103,17 @@ def test_parts_share_all_steps_and_none_waits_for_another(tmp_path: Path) -> Non
 
 
 def test_the_command_lists_and_shows_those_that_come_along(tmp_path: Path) -> None:
-    assert [line.split()[0] for line in entered("study", "--list").out.splitlines()] == list(shipped())
+    assert [line.split()[0] for line in entered("study", "--list").out.splitlines()] == list(shipped_studies())
     copy = tmp_path / "copy.toml"
     copy.write_text(entered("study", "uar", "--show").out, encoding="utf-8")
     assert read_study(copy, "tiny").models == read_study("uar", "tiny").models
 
 
-@pytest.mark.parametrize("name", list(shipped()))
+@pytest.mark.parametrize("name", list(shipped_studies()))
 @pytest.mark.parametrize("size", ["tiny", "small", "paper"])
 def test_the_four_papers_are_read_at_each_size_and_say_what_differs(name: str, size: str) -> None:
     study = read_study(name, size)
-    assert study.differs and study.paper and steps_of(study)
+    assert study.differs and study.paper and study_steps(study)
 
 
 def test_a_sheet_spells_its_cells() -> None:
@@ -124,11 +123,11 @@ def test_a_sheet_spells_its_cells() -> None:
     assert set(OUTPUTS) >= {"scores", "board"}
 
 
-@pytest.mark.parametrize("name", [*shipped(), "benchmarks/paper_claims.toml"])
+@pytest.mark.parametrize("name", [*shipped_studies(), "benchmarks/paper_claims.toml"])
 @pytest.mark.parametrize("size", ["tiny", "small"])
 def test_a_size_with_other_images_has_no_stand_in_of_the_papers(name: str, size: str) -> None:
     """A forecast would otherwise be of the paper's images: of another shape, and 50,000 to train on."""
-    file = name if name in shipped() else Path(__file__).parents[1] / name
+    file = name if name in shipped_studies() else Path(__file__).parents[1] / name
     for key, entry in read_study(file, size).data.items():
         if entry.stand_in is not None:
             assert entry.name == read_study(file, "paper").data[key].name
@@ -145,7 +144,7 @@ def test_a_reference_is_evaluated_by_as_few_steps_as_the_models() -> None:
     for name in ("uar", "multirobustbench"):
         study = read_study(name, "small")
         attack = next(iter(study.references.values())).strengths
-        plan = plan_of(next(iter(study.references.values())))
+        plan = reference_plan(next(iter(study.references.values())))
         for asked in evaluation_request(study.evaluations["main"]).attacks:
             assert isinstance(asked, Attack) and asked.name in attack
             assert plan.evaluation_attack(asked.name).plan("every") == asked.plan("every")
@@ -159,7 +158,7 @@ def test_what_is_given_in_place_of_a_preset_is_listed(tmp_path: Path) -> None:
     reference = '[references.ata]\narchitecture = "digits-cnn"\nrule = "ata"\npresets = "uar"\n'
     reference += "strengths = { linf = [0.1] }\nattack = { linf = { epochs = 3 } }\n[outputs.scores]"
     text = without_sizes(SMALL).replace('recipe = "pgd"', preset).replace("[outputs.scores]", reference)
-    found = differences_of(read_study(written(tmp_path, text)))
+    found = study_differences(read_study(written(tmp_path, text)))
     (model,) = (sentence for sentence in found.presets if sentence.startswith("models.linf: "))
     for said in ("digits-cnn in place of wrn-34-10", "epochs 1 in place of 76", "batch_size 25 in place of 128",
                  "learning_rate 0.02 in place of 0.1", "linf 0.1 in place of 0.031", "1 step of PGD"):  # fmt: skip

@@ -54,8 +54,7 @@ from robustatlas.report.leaderboard import board_data
 from robustatlas.report.page import build_report
 from robustatlas.report.sheet import plot_gallery
 from robustatlas.results.result import Result
-from robustatlas.studies.numbers import label_of
-from robustatlas.studies.numbers import number_of as study_number
+from robustatlas.studies.numbers import RunNumbers, number_label, study_number
 from robustatlas.training.calibration import calibrate, with_calibration
 from run_files import write
 from study_files import without_sizes, written
@@ -197,7 +196,8 @@ def test_a_run_says_each_strength_as_it_was_typed(found: tuple[str, Result, Path
 
 
 def of_study(attack: str, result: Result) -> dict[float, float]:
-    return {s: study_number(f"{attack}@{s}", [result, result], None, {}).mean for s in STANDING}
+    runs = [RunNumbers(result)] * 2
+    return {s: study_number(f"{attack}@{s}", runs, None, {}).mean for s in STANDING}
 
 
 def of_frames(attack: str, result: Result) -> dict[float, float]:
@@ -619,7 +619,7 @@ def test_every_door_agrees_with_the_typed_sizes(data: st.DataObject) -> None:
 
 def test_a_study_says_each_strength_as_its_file_does(tmp_path: Path) -> None:
     """Numbers of its tables are those of its runs, and each stands at the strength that was typed."""
-    assert label_of("resolution@80") == "Resolution 80"
+    assert number_label("resolution@80") == "Resolution 80"
     outputs = """
 [outputs.all]
 kind = "accuracies"

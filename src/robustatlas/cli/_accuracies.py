@@ -1,7 +1,6 @@
 """The table of robust accuracies of a run, attacks by strengths, with its headline and remarks on its attacks."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -9,27 +8,21 @@ from rich.padding import Padding
 from rich.table import Table
 
 from robustatlas.cli._terminal import column_groups, safe
-from robustatlas.common.typed_strengths import STANDARD_STRENGTHS, STANDARD_TOLERANCE, format_strength
 from robustatlas.common.wording import MASKED, add_mark, format_counts, pluralise
 from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.display import classes_in
+from robustatlas.report.accuracy_blocks import accuracy_blocks
 from robustatlas.report.facts import RunFacts
 from robustatlas.report.numbers.definitions import worst_case_points
 from robustatlas.report.numbers.headline import choose_headline, headline_of
 from robustatlas.report.numbers.number import (
-    CERTIFIED,
-    MEAN_OF_STRENGTH,
-    ROBUST,
-    TYPICAL,
     WORST,
-    WORST_OF_STRENGTH,
     Number,
     Numbers,
 )
 from robustatlas.report.numbers.of_run import numbers_of_run
 from robustatlas.report.numbers.texts import range_text, value_text
-from robustatlas.report.numbers.units import unit_of
 from robustatlas.report.words import (
     headline_sentence,
     is_worst_case_shown,
@@ -48,27 +41,6 @@ _WITH_SPANS = 6
 """Runs of more attacks have no room for an interval below each number."""
 
 _STRENGTH = "Strength: the largest change that an attack may make, in its unit (robustatlas attacks NAME)."
-
-
-@dataclass
-class _Block:
-    """Attacks at the same strengths of one unit.
-
-    Attributes:
-        headings: texts of the strengths.
-        usual: position of the strength at which papers give accuracies; None where none is.
-        rows: name of a row, its numbers, and their mean over the strengths.
-    """
-
-    headings: tuple[str, ...]
-    usual: int | None = None
-    rows: list[tuple[str, Sequence[Number], float]] = field(default_factory=list)
-
-    def add_rows(self, numbers: Numbers, attack: str, kinds: Mapping[str, str]) -> None:
-        """Add the numbers of an attack; `kinds`: name of the row -> kind of number."""
-        for label, what in kinds.items():
-            if found := numbers.select(what, attack):
-                self.rows.append((label, found, numbers.mean(what, attack)))
 
 
 def print_accuracies(
@@ -157,7 +129,7 @@ def _attack_notes(result: Result, attack: str, explain: bool) -> Iterator[Render
 
 
 def _table(result: Result, numbers: Numbers, width: int, every: bool) -> tuple[Table, bool]:
-    blocks = list(_blocks(result, numbers))
+    blocks = list(accuracy_blocks(result, numbers))
     spans = len(result.attacks) <= _WITH_SPANS
     labels = max([len("worst case"), *(len(label) for block in blocks for label, _, _ in block.rows)])
     below = [_ends(number) for block in blocks for _, found, _ in block.rows for number in found if spans]
@@ -189,36 +161,6 @@ def _table(result: Result, numbers: Numbers, width: int, every: bool) -> tuple[T
 
 def _ends(number: Number) -> str:
     return range_text(number, digits=0).replace(" to ", "-")
-
-
-def _blocks(result: Result, numbers: Numbers) -> Iterator[_Block]:
-    """Yield the attacks, those at the same strengths of one unit together, above their worst case and mean."""
-    blocks: dict[tuple[str, ...], _Block] = {}
-    for attacks in numbers.blocks():
-        grid = result.distances(attacks[0]).tolist()
-        headings = tuple(format_strength(each, 3, attack=attacks[0]) for each in grid)
-        key = (unit_of(attacks[0], result.outcome(attacks[0]).unit), *headings)
-        block = blocks[key] = _Block(headings, _standard_position(attacks[0], grid))
-        for attack in attacks:
-            name = add_mark(attack, attack in result.invalid)
-            block.add_rows(numbers, attack, {name: ROBUST, "  typical": TYPICAL, "  certified": CERTIFIED})
-        if len(attacks) > 1:
-            block.add_rows(numbers, attacks[0], {"worst case": WORST_OF_STRENGTH, "mean": MEAN_OF_STRENGTH})
-    for row, held in result.certified_sizes.items():
-        if row not in result.attacks:
-            headings = tuple(format_strength(each, 3, attack=held.attack) for each in held.strengths)
-            block = blocks.setdefault((unit_of(held.attack), *headings), _Block(headings))
-            block.add_rows(numbers, row, {f"{row} certified": CERTIFIED})
-    yield from blocks.values()
-
-
-def _standard_position(attack: str, strengths: Sequence[float]) -> int | None:
-    """Return the position of the strength at which papers give accuracies, or near it; None where none is."""
-    if attack not in STANDARD_STRENGTHS:
-        return None
-    standard, _ = STANDARD_STRENGTHS[attack]
-    nearest = min(range(len(strengths)), key=lambda position: abs(strengths[position] - standard))
-    return nearest if abs(strengths[nearest] / standard - 1) < STANDARD_TOLERANCE else None
 
 
 def _spread(count: int, columns: int, usual: int | None = None) -> list[int]:

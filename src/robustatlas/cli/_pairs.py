@@ -23,6 +23,7 @@ from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.numbers.definitions import SIGNIFICANCE
 from robustatlas.report.numbers.of_several import ModelNumbers, SharedNumbers
 from robustatlas.report.numbers.pairs import Pair
+from robustatlas.report.words import rule_of_differences
 
 _TABLES = 3
 """Number of pairs up to which each has a table."""
@@ -45,12 +46,7 @@ def print_pairs(
         for part in tables_of_numbers([safe(label), *_HEADINGS], rows, console.width, sign=True):
             console.print(part)
         console.print("[dim]Every number of each pair: --explain.[/dim]")
-    count = len(numbers.pairs)
-    several = f", for all {count} pairs at once (Bonferroni; p: Holm), for each number by itself" if count > 1 else ""
-    console.print(
-        f"[dim]Intervals of 95 %, on the same images{several}. p: McNemar's test of shares; of other numbers the share "
-        "of swaps of the models on each image that give as much. Ahead: p below 0.05 and an interval without 0.[/dim]"
-    )
+    console.print(f"[dim]{safe(rule_of_differences(len(numbers.pairs)))}[/dim]")
 
 
 def _print_pair(console: Console, names: Sequence[str], pair: Pair, labels: Sequence[str]) -> None:

@@ -82,7 +82,7 @@ def study(
     from robustatlas import studies
 
     if list_:
-        for name, about in studies.shipped().items():
+        for name, about in studies.shipped_studies().items():
             typer.echo(f"{name:20} {about}")
         return
     if file is None:
@@ -101,12 +101,12 @@ def study(
             Console(highlight=False).print(safe(becomes), soft_wrap=True)
         expected = studies.forecast_study(what, folder, device_throughput, device, **wanted)
         print_forecast(expected, "step", "number", throughput.name if throughput else "one device like this one")
-        _print_differences(studies.differences_of(what))
+        _print_differences(studies.study_differences(what))
         return
     share = share_here(part)
     with end_on_interrupt(lambda: f"Stopped. What is done is kept in {folder}; the same command goes on from there."):
         done = studies.study(what, folder, only=only or (), part=share, device=device, progress=True)
-    _print(done, [step.name for step in studies.select_steps(studies.steps_of(what), only or ())])
+    _print(done, [step.name for step in studies.select_steps(studies.study_steps(what), only or ())])
 
 
 def _print_differences(found: Differences) -> None:
@@ -127,6 +127,8 @@ def _print(done: Studied, names: Sequence[str]) -> None:
             console.print(f"{safe(written.title)}: {safe(list_names(written.figures))}.", soft_wrap=True)
         if written.waits:
             console.print(f"{safe(written.title)} waits for {safe(list_names(written.waits))}.", soft_wrap=True)
+    if any(written.effects for written in outputs):
+        console.print(f"[bold]{safe(done.answer)}[/bold]", soft_wrap=True)
     if done.warnings:
         console.print(f"{pluralise(len(done.warnings), 'warning')}, at the end of the page.", soft_wrap=True)
     console.print(f"Study: {safe(done.page)}", soft_wrap=True)
@@ -137,14 +139,9 @@ def _print(done: Studied, names: Sequence[str]) -> None:
 
 
 def _print_sheet(console: Console, sheet: Sheet, title: str) -> None:
-    rows = [[safe_lines(cell) for cell in row] for row in sheet.texts()]
+    rows = [[safe(cell) for cell in row] for row in sheet.texts()]
     console.print(f"\n[bold]{safe(sheet.title or title)}[/bold]")
     for part in tables_that_fit([safe(column) for column in sheet.columns], rows, console.width):
         console.print(part)
     for note in sheet.legend:
         console.print(f"[dim]{safe(note)}[/dim]")
-
-
-def safe_lines(cell: str) -> str:
-    """Return a cell of several lines, each made harmless."""
-    return "\n".join(safe(line) for line in cell.split("\n"))

@@ -11,6 +11,7 @@ from robustatlas.metrics.bootstrap import (
     share_statistic,
 )
 from robustatlas.metrics.comparison import (
+    Difference,
     McNemar,
     RankTest,
     attack_correlation,
@@ -61,6 +62,7 @@ __all__ = [
     "Band",
     "ConvergenceRate",
     "Crossing",
+    "Difference",
     "InOut",
     "InterclassDistances",
     "Interval",

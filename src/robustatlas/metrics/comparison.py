@@ -335,18 +335,40 @@ _SWAPS_AT_ONCE = 500
 """Number of random swaps that are in memory at once."""
 
 
+@dataclass(frozen=True)
+class Difference(Interval):
+    """Difference of one number between two models, with its interval and its p-value, which agree.
+
+    The p-value is below 1 - confidence exactly where the interval excludes 0.
+
+    Attributes:
+        value: difference, in the units of the number.
+        low, high: ends of the interval.
+        confidence: of the interval, in (0, 1).
+        p_value: p-value of no difference, in [0, 1].
+
+    Example:
+        >>> Difference(10.0, 4.0, 16.0, 0.95, p_value=0.002).excludes(0)
+        True
+    """
+
+    p_value: float = 1.0
+
+
 def difference_intervals(
     first: Mapping[str, SampleStatistic],
     second: Mapping[str, SampleStatistic],
     confidence: float = 0.95,
     replicates: int = 1000,
     seed: int = 0,
-) -> dict[str, Interval]:
-    """Return intervals of first - second for every statistic, by resampling the same samples for both models.
+    tested: bool = True,
+) -> dict[str, Difference]:
+    """Return first - second for every statistic with intervals, by resampling the same samples for both models.
 
-    Where resampling sees no spread, or there are fewer than `FEW` samples, they are between the exact bounds of both
-    numbers, as one image on which the models differ shows no difference. An interval that excludes 0 is extended to 0
-    where `chance_of_difference` allows that there is none.
+    Where resampling sees no spread, or there are fewer than `FEW` samples, the intervals are between the exact bounds
+    of both numbers, as one image on which the models differ shows no difference. Interval and p-value are one rule: the
+    p-value is the larger one of `chance_of_difference` and of the level at which the interval begins to exclude 0, and
+    an interval is extended to 0 where the p-value is not below 1 - confidence.
 
     Args:
         first: statistics of one model.
@@ -354,9 +376,10 @@ def difference_intervals(
         confidence: of the intervals; one that excludes 0 shows a difference.
         replicates: number of resamples.
         seed: of the draws.
+        tested: compute each p-value; otherwise only where the interval excludes 0, and 1 elsewhere, which is faster.
 
     Returns:
-        name -> the difference with its interval, in the units of the statistic.
+        name -> the difference with its interval and p-value, in the units of the statistic.
 
     Raises:
         UserError: the models have other statistics, or other samples.
@@ -380,15 +403,34 @@ def difference_intervals(
     found = {}
     for name, our, their in zip(first, ours, theirs, strict=True):
         one, other = first[name], second[name]
-        interval = percentile_interval(one.value - other.value, our - their, confidence)
+        interval, level = percentile_interval(one.value - other.value, our - their, confidence), 1 - confidence
+        least = _level_excluding_zero(our - their)
         bounded = one.largest is not None and other.largest is not None
         if bounded and (len(one.columns) < FEW or interval.low == interval.high):
-            interval = _exact_difference(one, other, confidence)
-        few = (one.columns != other.columns).any(axis=1).sum() < FEW  # resampling does as well for more
-        if interval.excludes(0) and few and chance_of_difference(one, other, seed) > 1 - confidence:
+            interval, least = _exact_difference(one, other, confidence), 0.0
+        if not interval.excludes(0):
+            least = max(least, level)
+        p_value = max(least, chance_of_difference(one, other, seed)) if tested or interval.excludes(0) else 1.0
+        if p_value >= level:
             interval = replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0))
-        found[name] = interval
+        found[name] = Difference(**vars(interval), p_value=p_value)
     return found
+
+
+def _level_excluding_zero(replicates: Floats) -> float:
+    """Return the level above which the percentile interval of the replicates [R] excludes 0: twice the smaller share of
+    them, with interpolation, on either side of 0."""
+    below, above = (_share_not_above_zero(np.sort(values)) for values in (replicates, -replicates))
+    return min(1.0, 2 * min(below, above))
+
+
+def _share_not_above_zero(ordered: Floats) -> float:
+    """Return the largest share of the sorted values [R] whose quantile is not above 0."""
+    count = int(np.searchsorted(ordered, 0.0, side="right"))
+    if count in (0, len(ordered)):
+        return float(count > 0)
+    last, following = ordered[count - 1], ordered[count]
+    return float((count - 1 - last / (following - last)) / (len(ordered) - 1))
 
 
 def chance_of_difference(first: SampleStatistic, second: SampleStatistic, seed: int = 0) -> float:

@@ -58,7 +58,9 @@ class InterclassDistances:
 
     def distribution(self) -> RobustnessCurve:
         """Return the distribution of the distances: share of samples with another class within a size (Figure 5)."""
-        return RobustnessCurve(self.per_sample[~np.isnan(self.per_sample)], attack=self.norm, unit=self.norm)
+        return RobustnessCurve(
+            self.per_sample[~np.isnan(self.per_sample)], attack=self.norm, unit="distance to another class"
+        )
 
 
 def interclass_distances(

@@ -144,9 +144,9 @@ _ALL = (
     ),
     Metric(
         "difference",
-        "First model minus the other on the same samples, with a paired bootstrap interval: one that excludes 0 shows "
-        "a difference. It reaches to 0 where an exact test sees none: McNemar's of a proportion; of other numbers, "
-        "where few samples differ, the models swapped on these.",
+        "First model minus the other on the same samples, with a paired bootstrap interval and a p-value that agree: "
+        "p is the larger one of a test (McNemar's of a proportion; of other numbers the models swapped on each sample) "
+        "and of the level at which the interval begins to exclude 0; both are corrected for all pairs (Bonferroni).",
     ),
     Metric(
         "McNemar",

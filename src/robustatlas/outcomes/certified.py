@@ -115,6 +115,11 @@ class CertifiedSizes:
         return replace(self, sizes=self.sizes[positions], method_index=method_index, abstained=abstained)
 
     @property
+    def median_size(self) -> float:
+        """The size up to which at least half of the samples are certified."""
+        return float(np.sort(self.sizes)[(len(self.sizes) - 1) // 2])
+
+    @property
     def leading_methods(self) -> list[str]:
         """Method that certified the largest size of each sample; empty where nothing is certified."""
         index = np.zeros(len(self.sizes), np.int64) if self.method_index is None else self.method_index

@@ -57,11 +57,8 @@ def text_of(table: OutcomeTable, warnings: Sequence[str] = (), verdict: str = ""
     if len(listed) > _MOST_LINES:
         lines.append(f"  and {pluralise(len(listed) - _MOST_LINES, 'more attack')}")
     for row, held in table.certified_sizes.items():
-        middle = np.sort(held.sizes)[(len(held.sizes) - 1) // 2]
-        lines.append(
-            f"  {row}: median certified size {format_size(float(middle), attack=held.attack)}, by "
-            f"{', '.join(held.methods)}"
-        )
+        median = format_size(held.median_size, attack=held.attack)
+        lines.append(f"  {row}: median certified size {median}, by {', '.join(held.methods)}")
     return "\n".join([heading(table, warnings, verdict), *lines])
 
 

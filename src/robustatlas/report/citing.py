@@ -31,7 +31,7 @@ DATA = {
 INTERVALS, CURVES = "Clopper and Pearson 1934", ("Göpfert et al. 2020", "Risse et al. 2021")
 REFERENCES = {"CR": "Dai et al. 2023", "UAR": "Kang et al. 2019"}
 VOLUME, BENCHMARK = "Guo et al. 2024", "Dai et al. 2023"
-PAIRED, CORRECTED = "McNemar 1947", "Holm 1979"
+PAIRED = "McNemar 1947"
 INDICATORS = ("Carlini et al. 2019", "Pintor et al. 2022")
 _SOFTWARE = (
     "@software{robustatlas,\n  author = {{The robustatlas developers}},\n"
@@ -213,9 +213,7 @@ def _comparison_sentences(results: Sequence[Result], papers: _Papers) -> Iterato
     """Yield what ``robustatlas compare`` does with several runs, where they share images and strengths."""
     if shared_if_any(results, [str(number) for number in range(len(results))]) is None:
         return
-    several = (
-        f", and p-values are corrected for all pairs of models{papers.cite(CORRECTED)}" if len(results) > 2 else ""
-    )
+    several = ", and both are corrected for all pairs of models (Bonferroni)" if len(results) > 2 else ""
     yield (
         "Models were compared on the images, attacks and strengths that all of them have: intervals of differences are "
         f"paired by image, shares are tested by McNemar's exact test{papers.cite(PAIRED)}{several}."

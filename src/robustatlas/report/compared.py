@@ -117,7 +117,7 @@ class Comparison:
         pairs = [f"$p$ ({pair.first + 1}, {pair.second + 1})" for pair in self._pairs]
         lines = [
             rf"% {self.numbers.shared.samples} images of {data}; 95 \% intervals over images in brackets; p-values are",
-            f"% corrected (Holm) for {pluralise(len(self._pairs), 'pair')}, for each number by itself.",
+            f"% corrected (Bonferroni) for {pluralise(len(self.numbers.pairs), 'pair')}, for each number by itself.",
             rf"\begin{{tabular}}{{l{'r' * (len(models) + len(pairs))}}}",
             r"\toprule",
             " & ".join(["", *models, *pairs]) + r" \\",

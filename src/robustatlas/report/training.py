@@ -25,6 +25,8 @@ from robustatlas.report import pages
 
 LOG = "log.jsonl"
 PICTURE, PAGE = "training.svg", "training.html"
+_LEGEND_LINE = 0.15
+"""Inches of a line of the legend."""
 _PER_ATTACK = "robust/"
 _AS_TRAINED = {"training/": "training", "held_out/": "held out, as trained"}
 """Accuracies at the examples that the recipe makes of each attack: beginning of the key -> what of."""
@@ -53,15 +55,16 @@ def plot_training(history: Sequence[Mapping[str, Any]], axes: Sequence[Axes] | N
     if axes is not None and len(axes) != 2:
         raise UserError(f"Two axes are expected, for the loss and for the accuracies; given: {len(axes)}.")
     with mpl.rc_context(STYLE if axes is None else {}):
+        curves = _curves(history)
         if axes is None:
-            figure = Figure(figsize=(COLUMN, 3.1), layout="constrained")
+            height = 3.1 + _LEGEND_LINE * max(0, len(curves) - 4)
+            figure = Figure(figsize=(COLUMN, height), layout="constrained")
             above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 2))
         else:
             above, below = axes
         epochs = [record["epoch"] for record in history]
         above.plot(epochs, [record["loss"] for record in history], color=INK)
         above.set_ylabel("loss")
-        curves = _curves(history)
         for (label, values), style in zip(curves.items(), model_styles(list(curves)), strict=True):
             below.plot(
                 epochs, values, color=style.colour, linestyle=style.linestyle, marker=style.marker, markersize=3.2,
@@ -107,6 +110,7 @@ def write_training_page(folder: str | Path) -> Path:
         "training.html",
         title=f"Training of {place.name}",
         styles=[pages.inline("base.css")],
+        scripts=[pages.inline("page.js")],
         drawing=Markup(svg[svg.index("<svg") :]),
         about=_context(card),
         warnings=[*card.warnings],

@@ -12,7 +12,7 @@ from robustatlas.metrics.intervals import Interval
 from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.report.facts.attack import AttackFacts
 from robustatlas.report.facts.run import ReferenceFacts, RunFacts
-from robustatlas.report.numbers.definitions import NOTICEABLE, SIGNIFICANCE
+from robustatlas.report.numbers.definitions import NOTICEABLE
 from robustatlas.report.numbers.headline import Headline, headline_label, strengths_in_words
 from robustatlas.report.numbers.number import Number
 from robustatlas.report.numbers.standings import Contest, Standings
@@ -312,8 +312,6 @@ def _gap(standings: Standings, contest: Contest) -> str:
     if gap is None or contest.p_value is None or (count > 2 and not contest.leaders):
         return ""
     doubt = f"{gap.low:.1f} to {gap.high:.1f}"
-    if not contest.is_told_apart and gap.low <= 0 <= gap.high and contest.p_value < SIGNIFICANCE:
-        return f": {gap.value:.1f} points between them ({doubt}), which may be none"
     p = format_p_value(contest.p_value)
     doubt += f"; p {p if p.startswith('<') else f'= {p}'}"
     doubt += f", corrected for {count * (count - 1) // 2} pairs" if count > 2 else ""
@@ -321,6 +319,19 @@ def _gap(standings: Standings, contest: Contest) -> str:
         return f": {gap.value:.1f} points between them ({doubt})"
     other = elide_middle(standings.names[contest.best[1]])
     return f", {gap.value:.1f} points more than {other} ({doubt})"
+
+
+def rule_of_differences(pairs: int) -> str:
+    """Return when a model is called ahead of another one, for a number of pairs of models.
+
+    >>> rule_of_differences(1)
+    'A model is ahead where its p-value on the same images is below 0.05, which is where the interval excludes 0.'
+    """
+    corrected = f" Both are corrected for {pairs} pairs (Bonferroni), for each number by itself." if pairs > 1 else ""
+    return (
+        "A model is ahead where its p-value on the same images is below 0.05, which is where the interval excludes 0."
+        f"{corrected}"
+    )
 
 
 def _is_contested(contest: Contest) -> bool:
@@ -332,10 +343,7 @@ def trust_together(facts: Sequence[RunFacts], contests: Standings | None) -> str
     widest = max(facts, key=lambda run: run.clean.high - run.clean.low)
     parts = [_intervals(widest)]
     if contests:
-        parts.append(
-            "A model is called ahead only where the same images show it: corrected p-value below 0.05, and an interval "
-            "for all pairs of models that excludes 0."
-        )
+        parts.append(rule_of_differences(len(contests.names) * (len(contests.names) - 1) // 2))
     parts.append(UPPER_BOUNDS)
     if any(len(run.attacks) > 1 for run in facts):
         parts.append(UNEQUAL)

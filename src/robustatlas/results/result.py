@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, overload
 
@@ -123,6 +124,11 @@ class Result(OutcomeTable, Tabular):
     def __repr__(self) -> str:
         audits = [f"  {attack}: {sentence}" for attack, sentence in self.audit_sentences().items()]
         return "\n".join([display.text_of(self, self.warnings, self._verdict), *audits])
+
+    def _repr_html_(self) -> str:
+        # The report, a room above, writes the view of a notebook from its table of numbers.
+        page: str = import_module("robustatlas.report.notebook").result_html(self)
+        return page
 
     def _grid(self) -> Grid:
         return display.grid_of(self, self.warnings, self._verdict)

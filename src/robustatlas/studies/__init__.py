@@ -5,14 +5,12 @@ from pathlib import Path
 
 from robustatlas.evaluation.workers.share import Share
 from robustatlas.studies.description import Study
-from robustatlas.studies.differences import Differences, differences_of
 from robustatlas.studies.forecast import forecast_study
+from robustatlas.studies.numbers import Sheet
 from robustatlas.studies.outputs import OUTPUTS, Output
-from robustatlas.studies.planning import select_steps, steps_of
-from robustatlas.studies.progress import StudyDisplay
-from robustatlas.studies.reading import read_study, shipped, study_text
-from robustatlas.studies.running import carry_out, plan_sentence
-from robustatlas.studies.tables import Sheet
+from robustatlas.studies.planning import Differences, select_steps, study_differences, study_steps
+from robustatlas.studies.reading import read_study, shipped_studies, study_text
+from robustatlas.studies.running import StudyDisplay, carry_out, plan_sentence
 from robustatlas.studies.writing import Studied, write_outputs
 
 __all__ = [
@@ -23,14 +21,14 @@ __all__ = [
     "Studied",
     "Study",
     "StudyDisplay",
-    "differences_of",
     "forecast_study",
     "plan_sentence",
     "read_study",
     "select_steps",
-    "shipped",
-    "steps_of",
+    "shipped_studies",
     "study",
+    "study_differences",
+    "study_steps",
     "study_text",
 ]
 

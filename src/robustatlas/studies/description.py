@@ -222,27 +222,27 @@ class Study(StudyEntry):
     references: dict[str, ReferenceEntry] = {}
     outputs: dict[str, Any] = {}
 
-    def data_of(self, entry: ModelEntry | EvaluationEntry | ReferenceEntry) -> str:
+    def data_name(self, entry: ModelEntry | EvaluationEntry | ReferenceEntry) -> str:
         """The name of an entry's data: its own, or the first."""
         return entry.data or next(iter(self.data))
 
-    def evaluated(self, evaluation: str) -> tuple[str, ...]:
+    def evaluated_models(self, evaluation: str) -> tuple[str, ...]:
         """The models of an evaluation: those that it names, or all that are of its data."""
         entry = self.evaluations[evaluation]
-        data = self.data_of(entry)
-        alike = (name for name, model in self.models.items() if self.data_of(model) == data)
+        data = self.data_name(entry)
+        alike = (name for name, model in self.models.items() if self.data_name(model) == data)
         return tuple(alike if entry.models is None else entry.models)
 
-    def seeds_of(self, model: str) -> tuple[int | None, ...]:
+    def model_seeds(self, model: str) -> tuple[int | None, ...]:
         """The seeds of a model's trainings; of one that is not trained here a single None."""
         entry = self.models[model]
         if entry.of is not None:
-            return self.seeds_of(entry.of)
+            return self.model_seeds(entry.of)
         return entry.seeds if entry.trained or "seeds" in entry.model_fields_set else (None,)
 
-    def seed_beside(self, model: str, seed: int | None) -> int | None:
+    def matching_seed(self, model: str, seed: int | None) -> int | None:
         """Return the seed of the training of `model` that goes with `seed` of another model: the same, or the first."""
-        seeds = self.seeds_of(model)
+        seeds = self.model_seeds(model)
         return seed if seed in seeds else seeds[0]
 
     def label(self, model: str) -> str:

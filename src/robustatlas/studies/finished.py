@@ -24,8 +24,9 @@ from robustatlas.outcomes.records import sample_spans
 from robustatlas.report.training import read_history
 from robustatlas.results.result import Result
 from robustatlas.studies.description import DataEntry, Study
-from robustatlas.studies.identity import Identities, Identity, State, state_of
-from robustatlas.studies.planning import Step, epochs_to_keep, steps_of
+from robustatlas.studies.identity import Identities, Identity, State, step_state
+from robustatlas.studies.numbers import RunNumbers
+from robustatlas.studies.planning import Step, epochs_to_keep, study_steps
 from robustatlas.training.references import REFERENCE
 from robustatlas.training.snapshots import EPOCHS
 
@@ -54,12 +55,13 @@ class Finished:
     folder: Path
     steps: tuple[Step, ...]
     identities: Identities = field(repr=False)
-    _results: dict[str, Result] = field(default_factory=dict, repr=False)
+    _runs: dict[str, RunNumbers] = field(default_factory=dict, repr=False)
+    _references: dict[str, Reference] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, study: Study, folder: Path) -> Finished:
         """Return the study in ``folder``, which may be empty."""
-        return cls(study, folder, steps_of(study), Identities(study, lru_cache(8)(images_of)))
+        return cls(study, folder, study_steps(study), Identities(study, lru_cache(8)(load_images)))
 
     def identity_there(self, step: Step) -> tuple[Identity | None, bool]:
         """Return the identity that a step had when it was done or begun here (None: it was not), and if it was done."""
@@ -82,7 +84,11 @@ class Finished:
     def state(self, step: Step) -> State:
         """Return what becomes of a step if the study is carried out."""
         before, finished = self.identity_there(step)
-        return State.NEW if before is None else state_of(step.kind, before, self.identities.identity_of(step), finished)
+        return (
+            State.NEW
+            if before is None
+            else step_state(step.kind, before, self.identities.step_identity(step), finished)
+        )
 
     def is_done(self, step: Step) -> bool:
         """Return if a step was done as the file asks for it."""
@@ -91,7 +97,7 @@ class Finished:
     def begin(self, step: Step) -> None:
         """Record that a step begins, and move an evaluation with another identity aside."""
         before, _ = self.identity_there(step)
-        identity, place = self.identities.identity_of(step), self.folder / step.place
+        identity, place = self.identities.step_identity(step), self.folder / step.place
         if before is not None and self.state(step) is State.AGAIN:
             with explain_write_errors(place):
                 self._mark_file(step).unlink(missing_ok=True)  # first: a mark always speaks of what is in its place
@@ -109,14 +115,14 @@ class Finished:
 
     def mark(self, step: Step, warned: Sequence[str] = (), result: Result | None = None) -> None:
         """Record that a step is done, with its warnings and with the attacks and samples of an evaluation."""
-        said = dict(self.identities.identity_of(step))
+        said = dict(self.identities.step_identity(step))
         if warned:
             said[WARNED] = [*warned]
         if result is not None:
             said[FOUND] = {"attacks": list(result.attacks), "spans": sample_spans(result.index)}
         write_text(self._mark_file(step), json.dumps(said, indent=1) + "\n")
 
-    def warned(self) -> dict[str, tuple[str, ...]]:
+    def step_warnings(self) -> dict[str, tuple[str, ...]]:
         """Return the warnings of the finished steps: sentence -> the names of the steps that it is about."""
         found: dict[str, tuple[str, ...]] = {}
         for step in self.steps:
@@ -131,7 +137,7 @@ class Finished:
 
     def images(self, entry: DataEntry, split: str = "test") -> Dataset:
         """The images of a data set: to measure on, or to train on."""
-        return self.identities.images_of(entry, split)
+        return self.identities.load_images(entry, split)
 
     def model(self, name: str, seed: int | None, epoch: int | None = None, device: str | None = None) -> Classifier:
         """A model, ready to be evaluated, under the name that runs keep: trained in the study, of another source, or
@@ -152,17 +158,23 @@ class Finished:
 
     def runs(self, evaluation: str, model: str, epoch: int | None = None) -> list[Result]:
         """The runs of a model: one for each of its trainings, of the attacks and samples that the file asks for."""
-        seeds = self.study.seeds_of(model)
-        return [self._result(Step("evaluations", evaluation, model=model, seed=seed, epoch=epoch)) for seed in seeds]
+        return [run.result for run in self.numbers(evaluation, model, epoch)]
 
-    def _result(self, step: Step) -> Result:
-        if step.name not in self._results:
+    def numbers(self, evaluation: str, model: str, epoch: int | None = None) -> list[RunNumbers]:
+        """Return the numbers of the runs of a model."""
+        seeds = self.study.model_seeds(model)
+        steps = [Step("evaluations", evaluation, model=model, seed=seed, epoch=epoch) for seed in seeds]
+        return [self._run_numbers(step) for step in steps]
+
+    def _run_numbers(self, step: Step) -> RunNumbers:
+        if step.name not in self._runs:
             found = (self._mark(step) or {})[FOUND]
             index = np.concatenate([np.arange(first, end) for first, end in found["spans"]])
             result = Result.from_run(Run.open(self.folder / step.place), found["attacks"], index)
             about = {**result.about, "trained_on": dict(self.trained_on(step.model))}
-            self._results[step.name] = replace(result, name=self._name_in_tables(step.model, step.seed), about=about)
-        return self._results[step.name]
+            named = replace(result, name=self._name_in_tables(step.model, step.seed), about=about)
+            self._runs[step.name] = RunNumbers(named)
+        return self._runs[step.name]
 
     def epochs(self, evaluation: str, model: str) -> tuple[int, ...]:
         """The epochs of a training whose weights an evaluation has."""
@@ -170,13 +182,14 @@ class Finished:
 
     def reference(self, name: str) -> Reference:
         """A reference of the study, one that comes with robustatlas, or a file."""
-        if name not in self.study.references:
-            return load_reference(name)
-        return load_reference(str(self.folder / Step("references", name).place / REFERENCE))
+        if name not in self._references:
+            own = str(self.folder / Step("references", name).place / REFERENCE)
+            self._references[name] = load_reference(own if name in self.study.references else name)
+        return self._references[name]
 
     def trainings(self, model: str) -> list[Path]:
         """The folders of a model's trainings."""
-        return [self.folder / Step("models", model, seed=seed).place for seed in self.study.seeds_of(model)]
+        return [self.folder / Step("models", model, seed=seed).place for seed in self.study.model_seeds(model)]
 
     def card(self, model: str) -> Card:
         """The card of a model's first training."""
@@ -209,7 +222,7 @@ def _move(place: Path, to: Path) -> None:
     place.rename(to)
 
 
-def images_of(entry: DataEntry, split: str = "test") -> Dataset:
+def load_images(entry: DataEntry, split: str = "test") -> Dataset:
     """The images of a data set: to measure on, or to train on; of fewer to train on, the classes keep their
     proportions."""
     name = entry.name if split == "test" or entry.train is None else entry.train

@@ -28,10 +28,10 @@ from robustatlas.models.sources.defended import transformations
 from robustatlas.outcomes import Run
 from robustatlas.outcomes.storage import is_run
 from robustatlas.studies.description import DataEntry, Study
-from robustatlas.studies.finished import Finished, images_of
+from robustatlas.studies.finished import Finished, load_images
 from robustatlas.studies.identity import State
-from robustatlas.studies.planning import Step, request_of
-from robustatlas.studies.running import check_claim, evaluation_request, plan_of, steps_in_words, steps_wanted
+from robustatlas.studies.planning import Step, evaluation_request, reference_plan, training_request
+from robustatlas.studies.running import check_claim, steps_in_words, steps_wanted
 from robustatlas.training.display import TrainingDisplay
 from robustatlas.training.recipes import Recipe, recipe_named
 from robustatlas.training.references import ReferencePlan, missing_trainings, training_name, trainings_without_weights
@@ -108,7 +108,7 @@ def forecast_study(
 def trial_images(entry: DataEntry, split: str, most: int) -> tuple[Dataset, int]:
     """Return at most ``most`` images like those of a data set, and how many images the data set has."""
     if entry.stand_in is None:
-        images = images_of(entry, split)
+        images = load_images(entry, split)
         return images.take(min(most, len(images))), len(images)
     stand_in = entry.stand_in
     count = stand_in.test if split == "test" else stand_in.train
@@ -151,8 +151,8 @@ class _Counter:
 
     def _trainings(self, steps: list[Step]) -> tuple[int, _Cost]:
         entry = self.study.models[steps[0].entry]
-        recipe, settings, _ = request_of(entry).plan(0)
-        one = self._training(entry.architecture or "", self.study.data_of(entry), recipe, settings)
+        recipe, settings, _ = training_request(entry).plan(0)
+        one = self._training(entry.architecture or "", self.study.data_name(entry), recipe, settings)
         kept = 3 + (0 if entry.keep is None else settings.epochs // entry.keep)
         return len(steps), replace(one, bytes=one.bytes * kept) * len(steps)
 
@@ -167,7 +167,7 @@ class _Counter:
     def _evaluations(self, steps: list[Step]) -> tuple[int, _Cost]:
         first = steps[0]
         entry, model = self.study.evaluations[first.entry], self.study.models[first.model]
-        data, request = self.study.data_of(entry), replace(evaluation_request(entry), samples=None)
+        data, request = self.study.data_name(entry), replace(evaluation_request(entry), samples=None)
         number = min(self._test_images(data), entry.samples or sys.maxsize)
         by_attack = self._compute_once(
             (first.entry, model.defense), lambda: self._planned(data, request, model.defense)
@@ -228,7 +228,7 @@ class _Counter:
 
     def _reference(self, steps: list[Step]) -> tuple[int, _Cost]:
         entry = self.study.references[steps[0].entry]
-        data, plan = self.study.data_of(entry), plan_of(entry)
+        data, plan = self.study.data_name(entry), reference_plan(entry)
         place = self.done.folder / steps[0].place
         lacking, without_weights = (
             missing_trainings(plan, place, self._test_images(data)),

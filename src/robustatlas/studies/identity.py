@@ -39,15 +39,15 @@ class State(Enum):
     REFUSED = "refused"
 
 
-def state_of(kind: str, before: Identity, now: Identity, finished: bool) -> State:
+def step_state(kind: str, before: Identity, now: Identity, finished: bool) -> State:
     """Return what becomes of a step of some kind that was `before` and is asked for as `now`.
 
     Trainings and references are never replaced; of evaluations the numbers of other attacks and samples are kept.
 
     Example:
         >>> was, larger = {"samples": 10, "seed": 0}, {"samples": 20, "seed": 0}
-        >>> state_of("references", was, larger, finished=True), state_of("references", was, {"seed": 1}, finished=True)
-        (<State.CONTINUED: 'continued, as the file asks for other samples or attacks'>, <State.REFUSED: 'refused'>)
+        >>> [step_state("references", was, now, finished=True).name for now in (larger, {"seed": 1})]
+        ['CONTINUED', 'REFUSED']
     """
     same = equal(_unchanging_part(kind, before), _unchanging_part(kind, now))
     if kind == "models":
@@ -99,16 +99,16 @@ class Identities:
 
     Args:
         study: as its file says it.
-        images_of: loads images.
+        load_images: loads images.
     """
 
-    def __init__(self, study: Study, images_of: ImagesOf) -> None:
-        self._study, self.images_of = study, images_of
+    def __init__(self, study: Study, load_images: ImagesOf) -> None:
+        self._study, self.load_images = study, load_images
         self._known: dict[str, Identity] = {}
         self._data: dict[str, Identity | None] = {}
         self._sha256_of = cache(sha256_of_file)
 
-    def identity_of(self, step: Step) -> Identity:
+    def step_identity(self, step: Step) -> Identity:
         """Return the identity of a training, an evaluation or a reference.
 
         Raises:
@@ -141,7 +141,7 @@ class Identities:
                 files |= {"weights": next(iter(self._hashes([parse_path(entry.weights)]).values()))}
             return {"source": entry.source, "arguments": entry.arguments, "files": files}
         trained = entry.of or name
-        training = dict(self.identity_of(Step("models", trained, seed=self._study.seed_beside(trained, seed))))
+        training = dict(self.step_identity(Step("models", trained, seed=self._study.matching_seed(trained, seed))))
         training.pop("kept")
         return {"training": training, "defense": entry.defense, "epoch": epoch}
 
@@ -154,7 +154,7 @@ class Identities:
             "model": self._model(step.model, step.seed, step.epoch),
             "data": self._images(entry, "test"),
             "attacks": self._attacks(entry),
-            "samples": [self._study.data[self._study.data_of(entry)].samples, entry.samples],
+            "samples": [self._study.data[self._study.data_name(entry)].samples, entry.samples],
         }
 
     def _reference(self, step: Step) -> Identity:
@@ -165,7 +165,7 @@ class Identities:
             "files": self._hashes([*source_files(entry.architecture), *features_file(entry.features)]),
             "data": self._images(entry, "test"),
             "training": self._images(entry, "train"),
-            "samples": [self._study.data[self._study.data_of(entry)].samples, entry.samples],
+            "samples": [self._study.data[self._study.data_name(entry)].samples, entry.samples],
         }
 
     def _attacks(self, entry: EvaluationEntry) -> dict[str, Identity]:
@@ -186,7 +186,7 @@ class Identities:
         return hashes_of_files(files, self._sha256_of)
 
     def _images(self, entry: Any, split: str) -> Identity:
-        data = self._study.data[self._study.data_of(entry)]
+        data = self._study.data[self._study.data_name(entry)]
         return self._loaded(data, split)
 
     def _loaded(self, data: DataEntry, split: str) -> Identity:
@@ -200,7 +200,7 @@ class Identities:
 
     def _hashed(self, data: DataEntry, split: str) -> Identity | None:
         try:
-            found = self.images_of(data, split)
+            found = self.load_images(data, split)
         except UserError:
             if data.stand_in is None:
                 raise

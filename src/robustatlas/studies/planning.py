@@ -1,15 +1,24 @@
-"""The steps of a study, what each waits for, and which of them a machine does: pure, nothing is run here."""
+"""The plan of a study, of which nothing is run here: its steps, what each waits for and asks of trainer and evaluation,
+which of them a machine does, and in what the study differs from its paper and its presets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from robustatlas.attacks.definition import Attack
+from robustatlas.attacks.suites import requested_attacks, resolve_attacks, uar_attack
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import join_words, suggestion
+from robustatlas.common.wording import join_words, list_names, suggestion
+from robustatlas.evaluation.request import Request
 from robustatlas.evaluation.workers.share import Share
-from robustatlas.studies.description import ModelEntry, Study
+from robustatlas.studies.description import EvaluationEntry, ModelEntry, ReferenceEntry, Study
+from robustatlas.training.against import unreached_strengths
+from robustatlas.training.preset import describe_differences
+from robustatlas.training.presets import PRESETS
+from robustatlas.training.references import ReferencePlan
 from robustatlas.training.request import TrainingRequest
+from robustatlas.training.settings import Settings
 
 Kind = Literal["models", "evaluations", "references", "outputs"]
 
@@ -59,7 +68,7 @@ class Step:
         return Path(REFERENCES if self.kind == "references" else OUTPUTS_FOLDER, self.entry)
 
 
-def request_of(model: ModelEntry) -> TrainingRequest:
+def training_request(model: ModelEntry) -> TrainingRequest:
     """Return the training request of a model."""
     taken = ("architecture", "preset", "recipe", "against", "steps", "rate", "features", "options", "keep")
     return TrainingRequest(**{key: getattr(model, key) for key in taken}, given=model.settings)
@@ -69,21 +78,21 @@ def epochs_to_keep(model: ModelEntry) -> tuple[int, ...]:
     """Return the epochs after which weights are kept."""
     if not model.trained or model.keep is None:
         return ()
-    return tuple(range(model.keep, request_of(model).plan(0)[1].epochs + 1, model.keep))
+    return tuple(range(model.keep, training_request(model).plan(0)[1].epochs + 1, model.keep))
 
 
-def steps_of(study: Study) -> tuple[Step, ...]:
+def study_steps(study: Study) -> tuple[Step, ...]:
     """All steps, each after those that it waits for.
 
     Example:
         >>> from robustatlas.studies import read_study
-        >>> [step.name for step in steps_of(read_study("uar", "tiny"))][:2]
+        >>> [step.name for step in study_steps(read_study("uar", "tiny"))][:2]
         ['models.normal.seed-0', 'models.linf.seed-0']
     """
     trainings = [
-        Step("models", name, seed=seed, needs=_training_of(study, study.models[name].start, seed))
+        Step("models", name, seed=seed, needs=_training_needed(study, study.models[name].start, seed))
         for name in _training_order(study)
-        for seed in study.seeds_of(name)
+        for seed in study.model_seeds(name)
     ]
     references = [Step("references", name) for name in study.references]
     evaluations = [step for name in study.evaluations for step in _evaluations(study, name)]
@@ -110,20 +119,20 @@ def _training_order(study: Study) -> Sequence[str]:
     return list(done)
 
 
-def _training_of(study: Study, name: str | None, seed: int | None) -> tuple[str, ...]:
+def _training_needed(study: Study, name: str | None, seed: int | None) -> tuple[str, ...]:
     """Return the name of the training of a model at a seed, or at its first seed if it has not that one."""
     if name is None or not study.models[name].trained:
         return ()
-    return (Step("models", name, seed=study.seed_beside(name, seed)).name,)
+    return (Step("models", name, seed=study.matching_seed(name, seed)).name,)
 
 
 def _evaluations(study: Study, name: str) -> Iterator[Step]:
-    for model in study.evaluated(name):
+    for model in study.evaluated_models(name):
         entry = study.models[model]
         epochs = epochs_to_keep(entry) if study.evaluations[name].epochs else (None,)
-        for seed in study.seeds_of(model):
+        for seed in study.model_seeds(model):
             for epoch in epochs:
-                needs = _training_of(study, entry.of or model, seed)
+                needs = _training_needed(study, entry.of or model, seed)
                 yield Step("evaluations", name, model=model, seed=seed, epoch=epoch, needs=needs)
 
 
@@ -136,8 +145,8 @@ def _step_needs(study: Study, output: Any, evaluations: Sequence[Step]) -> Itera
         if reference in study.references:
             yield Step("references", reference).name
     for model in wanted.trainings:
-        for seed in study.seeds_of(model):
-            yield from _training_of(study, study.models[model].of or model, seed)
+        for seed in study.model_seeds(model):
+            yield from _training_needed(study, study.models[model].of or model, seed)
 
 
 def select_steps(steps: Sequence[Step], only: Sequence[str]) -> tuple[Step, ...]:
@@ -187,3 +196,130 @@ def steps_of_share(steps: Sequence[Step], share: Share) -> tuple[Step, ...]:
 def _alone(step: Step) -> str:
     """Return the key of the share of a step without needs: an evaluation goes with all others of its model."""
     return step.name if step.kind == "models" else step.model
+
+
+def evaluation_request(entry: EvaluationEntry) -> Request:
+    """Return the request of an evaluation."""
+    attacks: list[str | Attack] = requested_attacks(entry.attacks, entry.protocol, entry.features)
+    if entry.steps is not None:
+        if entry.protocol != "paper":
+            raise UserError("steps are for UAR's attacks as published; give protocol = 'paper' beside them.")
+        found = resolve_attacks(attacks, "paper")
+        attacks = [uar_attack(attack.name, attack.strengths, "paper", entry.steps) for attack in found]
+    return Request(
+        attacks=attacks,
+        search=entry.search,
+        protocol=entry.protocol,
+        strengths=entry.strengths,
+        samples=entry.samples,
+        seed=entry.seed,
+        effort=entry.effort,
+        exclude=entry.exclude,
+        diagnose=entry.diagnose,
+        audit=entry.audit,
+    )
+
+
+def reference_plan(entry: ReferenceEntry) -> ReferencePlan:
+    """Return the plan of a reference."""
+    taken = ("architecture", "strengths", "rule", "trained", "seeds", "recipe", "steps", "rate", "samples", "search",
+             "protocol", "features", "presets", "evaluation_steps")  # fmt: skip
+    return ReferencePlan(
+        **{key: getattr(entry, key) for key in taken},
+        recipe_settings=entry.options,
+        per_attack=entry.attack or None,
+        settings=Settings(**entry.settings),
+    )
+
+
+AS_PRINTED = "paper"
+"""The size at which a study of a paper is as printed."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Sentences about a study.
+
+    Attributes:
+        paper: what is not as in the paper: those of the file, and those of the presets with the names of their models.
+        presets: what models and ``[training]`` give in place of the presets.
+        warnings: trainings whose steps never reach their strength.
+
+    Example:
+        >>> from robustatlas.studies import read_study
+        >>> study_differences(read_study("robustness-curves", "tiny")).paper[0]
+        "Digits, two epochs and 6 images, this package's own search: the numbers mean nothing."
+    """
+
+    paper: tuple[str, ...]
+    presets: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def study_differences(study: Study) -> Differences:
+    """Return what a study has otherwise than the paper and the presets. Nothing is trained."""
+    return Differences(
+        (*study.differs, *_with_names(_preset_sentences(study))),
+        _with_names(_overrides(study)),
+        _with_names(_unreached_trainings(study)),
+    )
+
+
+def _with_names(trainings: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return each sentence once, behind the names of the trainings that it is about."""
+    found: dict[str, list[str]] = {}
+    for name, sentence in trainings:
+        found.setdefault(sentence, []).append(name)
+    return tuple(f"{list_names(dict.fromkeys(names), at_most=3)}: {sentence}" for sentence, names in found.items())
+
+
+def _preset_sentences(study: Study) -> Iterator[tuple[str, str]]:
+    """Yield the name of each training by a preset with each sentence of the preset. A smaller size of a paper has other
+    settings, and says itself in what it differs."""
+    if study.size not in ("", AS_PRINTED):
+        return
+    for name, model in study.models.items():
+        if model.trained and model.preset is not None:
+            for sentence in PRESETS[model.preset].differences(model.features):
+                yield f"models.{name}", sentence
+    for name, plan in _reference_plans(study):
+        for attack in plan.strengths:
+            if (preset := plan.course(attack).preset) is not None:
+                for sentence in preset.differences(plan.features):
+                    yield f"references.{name} {attack}", sentence
+
+
+def _overrides(study: Study) -> Iterator[tuple[str, str]]:
+    for name, model in study.models.items():
+        if model.trained and (changed := training_request(model).overrides()):
+            yield f"models.{name}", f"not as in the preset {model.preset}: {'; '.join(changed)}."
+    for name, plan in _reference_plans(study):
+        for attack in plan.strengths if plan.presets else ():
+            if changed := _reference_overrides(plan, attack):
+                yield f"references.{name} {attack}", f"not as in the preset: {'; '.join(changed)}."
+
+
+def _reference_overrides(plan: ReferencePlan, attack: str) -> list[str]:
+    """Return a phrase for each thing that a reference has in place of the preset of an attack, but the strength."""
+    course = plan.course(attack)
+    preset = PRESETS[f"{plan.presets}-{attack}"]
+    if course.preset is None:
+        return [f"the recipe {course.recipe} in place of {preset.kind}"]
+    recipe = plan.recipe_against(attack, preset.fights[attack].strength)
+    return describe_differences(preset, plan.architecture, recipe, course.settings)
+
+
+def _unreached_trainings(study: Study) -> Iterator[tuple[str, str]]:
+    for name, model in study.models.items():
+        if model.trained:
+            for sentence in unreached_strengths(training_request(model).plan(0)[0].against):
+                yield f"models.{name}", sentence
+    for name, plan in _reference_plans(study):
+        for attack, strengths in plan.strengths.items():
+            for sentence in unreached_strengths(plan.recipe_against(attack, float(strengths[0])).against):
+                yield f"references.{name} {attack}", sentence
+
+
+def _reference_plans(study: Study) -> Iterator[tuple[str, ReferencePlan]]:
+    for name, entry in study.references.items():
+        yield name, reference_plan(entry)

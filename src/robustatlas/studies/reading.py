@@ -31,11 +31,11 @@ _INSTEAD = {"recipe": "preset", "preset": "recipe"}
 _SECTIONS = ("data", "models", "evaluations", "references", "outputs")
 
 
-def shipped() -> dict[str, str]:
+def shipped_studies() -> dict[str, str]:
     """Return the studies that come with robustatlas: name -> the title in the first line of its file.
 
     Example:
-        >>> list(shipped())
+        >>> list(shipped_studies())
         ['hypervolume', 'multirobustbench', 'robustness-curves', 'uar']
     """
     folder = files("robustatlas.studies") / "files"
@@ -49,7 +49,7 @@ def study_text(file: str | Path) -> tuple[str, str]:
     Raises:
         UserError: there is none.
     """
-    known = shipped()
+    known = shipped_studies()
     if str(file) in known:
         return str(file), (files("robustatlas.studies") / "files" / f"{file}.toml").read_text(encoding="utf-8")
     path = parse_path(file, "the file of a study, or the name of one")
@@ -75,7 +75,7 @@ def read_study(file: str | Path, size: str | None = None) -> Study:
         UserError: no such file or size, or a mistake in it, which is named.
 
     Example:
-        >>> read_study("uar", "tiny").evaluated("main")[:2]
+        >>> read_study("uar", "tiny").evaluated_models("main")[:2]
         ('normal', 'linf')
     """
     name, text = study_text(file)

@@ -1,33 +1,135 @@
 """A study carried out: what its folder lacks is done step by step, by the functions behind the single commands."""
 
+import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from robustatlas.attacks.definition import Attack
-from robustatlas.attacks.suites import requested_attacks, resolve_attacks, uar_attack
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
 from robustatlas.common.errors import UserError
 from robustatlas.common.files import parse_path, write_text
-from robustatlas.common.wording import list_names, pluralise
+from robustatlas.common.wording import format_duration, list_names, pluralise
 from robustatlas.data import load_dataset
 from robustatlas.evaluation.auditing import evaluated_and_audited
-from robustatlas.evaluation.progress import choose_display
-from robustatlas.evaluation.request import Request
+from robustatlas.evaluation.progress import Announced, Progress, choose_display
 from robustatlas.evaluation.workers.share import Share, parse_share
 from robustatlas.models.classifier import Classifier
 from robustatlas.results.result import Result
-from robustatlas.studies.description import EvaluationEntry, ModelEntry, ReferenceEntry, Study
+from robustatlas.studies.description import ModelEntry, Study
 from robustatlas.studies.finished import Finished
 from robustatlas.studies.identity import State, differences
-from robustatlas.studies.planning import Step, request_of, select_steps, steps_of_share
-from robustatlas.studies.progress import OfEvaluation, OfTraining, StudyBars, StudyDisplay, StudyLines
-from robustatlas.training.references import ReferencePlan, make_reference
-from robustatlas.training.settings import Settings
+from robustatlas.studies.planning import (
+    Step,
+    evaluation_request,
+    reference_plan,
+    select_steps,
+    steps_of_share,
+    training_request,
+)
+from robustatlas.training.display import TrainingDisplay
+from robustatlas.training.references import make_reference
 
 _STUDY = "study.txt"
 """File that says which study, at which size, a folder is of."""
+
+
+class StudyDisplay:
+    """Receives the course of a study; this base shows nothing."""
+
+    def step(self, name: str, number: int, of: int) -> None:
+        """Begin the step ``number`` (from 1) of ``of`` steps."""
+
+    def share(self, share: float) -> None:
+        """Receive the share of the step that is done, in [0, 1]."""
+
+    def finish_step(self, seconds: float) -> None:
+        """Finish the step, which took ``seconds``."""
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence."""
+
+
+class StudyLines(StudyDisplay):
+    """A plain line for each step, for logs."""
+
+    def __init__(self) -> None:
+        self.name = ""
+
+    def step(self, name: str, number: int, of: int) -> None:
+        self.name = f"[{number}/{of}] {name}"
+
+    def finish_step(self, seconds: float) -> None:
+        self.say(f"{self.name}: {format_duration(seconds)}")
+
+    def say(self, sentence: str) -> None:
+        print(sentence, file=sys.stderr, flush=True)
+
+
+class StudyBars(StudyLines):
+    """Two bars in a terminal, one of all steps and one of the step at work, and a line above them for each step."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=18))
+        self.bars = Bars(*columns, TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(), console=console)
+        self.all = self.bars.add_task("all steps", total=None)
+        self.one = self.bars.add_task("", total=1.0)
+
+    def step(self, name: str, number: int, of: int) -> None:
+        super().step(name, number, of)
+        self.bars.update(self.all, total=of, completed=number - 1)
+        self.bars.reset(self.one, description=name, total=1.0)
+
+    def share(self, share: float) -> None:
+        self.bars.update(self.one, completed=share)
+
+    def say(self, sentence: str) -> None:
+        self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+class _TrainingShare(TrainingDisplay):
+    """The course of a training, handed on as the share of a step."""
+
+    def __init__(self, display: StudyDisplay) -> None:
+        self.display, self.steps, self.told = display, 1, 0.0
+
+    def begin(self, name: str, steps: int, done: int) -> None:
+        self.steps = max(steps, 1)
+
+    def update(self, done: int, loss: float | None) -> None:
+        """Tell the share, a few times a second."""
+        if time.perf_counter() - self.told > 0.2:
+            self.told = time.perf_counter()
+            self.display.share(done / self.steps)
+
+
+class _EvaluationShare(Progress):
+    """The course of an evaluation, handed on as the share of a step."""
+
+    def __init__(self, display: StudyDisplay) -> None:
+        self.display, self.total = display, 1
+        self.done: dict[str, int] = {}
+
+    def begin(self, records: Sequence[Announced], samples: int) -> None:
+        self.total = max(1, len(records) * samples)
+
+    def update(self, record: Announced, settled: int) -> None:
+        self._tell({**self.done, record.key: self.done.get(record.key, 0) + settled})
+
+    def finish(self, record: Announced, columns: Mapping[str, NDArray[Any]]) -> None:
+        self.done[record.key] = self.done.get(record.key, 0) + len(columns["index"])
+        self._tell(self.done)
+
+    def _tell(self, done: Mapping[str, int]) -> None:
+        self.display.share(min(1.0, sum(done.values()) / self.total))
 
 
 def steps_in_words(finished: Finished, steps: Sequence[Step]) -> str:
@@ -45,7 +147,7 @@ def steps_in_words(finished: Finished, steps: Sequence[Step]) -> str:
         state = finished.state(step)
         if state is State.REFUSED:
             before, _ = finished.identity_there(step)
-            different = differences(before, finished.identities.identity_of(step))[0]
+            different = differences(before, finished.identities.step_identity(step))[0]
             raise UserError(
                 f"{step.name} was done in {finished.folder} as something else ({different}), and nothing is replaced; "
                 "give another folder (--out), or the entry another name."
@@ -150,19 +252,19 @@ def _do(
     if step.kind == "evaluations":
         return True, _evaluate(finished, step, place, device, display)
     entry = finished.study.references[step.entry]
-    data = finished.study.data[finished.study.data_of(entry)]
+    data = finished.study.data[finished.study.data_name(entry)]
     images = finished.images(data, "train"), finished.images(data, "test")
-    made = make_reference(plan_of(entry), *images, place, share, device, progress=OfTraining(display))
+    made = make_reference(reference_plan(entry), *images, place, share, device, progress=_TrainingShare(display))
     return made is not None, None
 
 
 def _train(finished: Finished, step: Step, place: Path, device: str | None, display: StudyDisplay) -> None:
     study, entry = finished.study, finished.study.models[step.entry]
-    data = study.data[study.data_of(entry)]
-    request = replace(request_of(entry), device=device, weights=_start(finished, step, entry))
+    data = study.data[study.data_name(entry)]
+    request = replace(training_request(entry), device=device, weights=_start(finished, step, entry))
     extra = None if entry.extra in (None, "none") else load_dataset(str(entry.extra), "train")
     assert step.seed is not None
-    request.train(finished.images(data, "train"), place, step.seed, extra, OfTraining(display))
+    request.train(finished.images(data, "train"), place, step.seed, extra, _TrainingShare(display))
 
 
 def _start(finished: Finished, step: Step, entry: ModelEntry) -> Path | Classifier | None:
@@ -176,45 +278,11 @@ def _start(finished: Finished, step: Step, entry: ModelEntry) -> Path | Classifi
 
 def _evaluate(finished: Finished, step: Step, place: Path, device: str | None, display: StudyDisplay) -> Result:
     study, entry = finished.study, finished.study.evaluations[step.entry]
-    data = study.data[study.data_of(entry)]
+    data = study.data[study.data_name(entry)]
     model = finished.model(step.model, step.seed, step.epoch, device)
-    request = replace(evaluation_request(entry), run=place, progress=OfEvaluation(display))
+    request = replace(evaluation_request(entry), run=place, progress=_EvaluationShare(display))
     if study.models[step.model].source is not None and step.seed is not None:
         request = replace(request, seed=step.seed)
     result = evaluated_and_audited(model, finished.images(data), request)
     result.describe({"trained_on": dict(finished.trained_on(step.model))})
     return result
-
-
-def evaluation_request(entry: EvaluationEntry) -> Request:
-    """Return the request of an evaluation."""
-    attacks: list[str | Attack] = requested_attacks(entry.attacks, entry.protocol, entry.features)
-    if entry.steps is not None:
-        if entry.protocol != "paper":
-            raise UserError("steps are for UAR's attacks as published; give protocol = 'paper' beside them.")
-        found = resolve_attacks(attacks, "paper")
-        attacks = [uar_attack(attack.name, attack.strengths, "paper", entry.steps) for attack in found]
-    return Request(
-        attacks=attacks,
-        search=entry.search,
-        protocol=entry.protocol,
-        strengths=entry.strengths,
-        samples=entry.samples,
-        seed=entry.seed,
-        effort=entry.effort,
-        exclude=entry.exclude,
-        diagnose=entry.diagnose,
-        audit=entry.audit,
-    )
-
-
-def plan_of(entry: ReferenceEntry) -> ReferencePlan:
-    """Return the plan of a reference."""
-    taken = ("architecture", "strengths", "rule", "trained", "seeds", "recipe", "steps", "rate", "samples", "search",
-             "protocol", "features", "presets", "evaluation_steps")  # fmt: skip
-    return ReferencePlan(
-        **{key: getattr(entry, key) for key in taken},
-        recipe_settings=entry.options,
-        per_attack=entry.attack or None,
-        settings=Settings(**entry.settings),
-    )

@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.escaping import figure_text
-from robustatlas.common.typed_strengths import format_strength
+from robustatlas.common.typed_strengths import format_strength, text_as_typed
 from robustatlas.metrics.figures.paper import SEQUENCE, styled_axes
 from robustatlas.outcomes.accuracies import AccuracyTable
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+
+
+_MOST_WRITTEN = 6
+"""Strengths that have room below a strip."""
 
 
 def plot_accuracy_matrix(
@@ -40,7 +44,8 @@ def plot_accuracy_matrix(
         attacks: the attacks to draw, from the top; all when None.
 
     Returns:
-        the axes, whose `.figure` can be saved. Each strip goes from no change to the last strength, written at its end.
+        the axes, whose `.figure` can be saved. Each strip goes from no change to the last strength, written at its end;
+        where all attacks have the same few strengths, such as severities from 1 to 5, these stand below the strips.
 
     Raises:
         UserError: the table has no attacks.
@@ -54,27 +59,41 @@ def plot_accuracy_matrix(
     if not names:
         raise UserError("The table has no attacks; at least one is needed for a figure.")
     scale = Normalize(0, 100 if relative_to is None else 120)
+    shared = _shared_strengths(accuracies, names)
     with styled_axes(ax, 0.75 + 0.2 * len(names)) as axes:
         for row, attack in enumerate(names):
             distances = accuracies.distances(attack)
             edges = np.concatenate([[0.0], distances]) / distances[-1]
             values = _strip(accuracies, relative_to, attack)
             axes.pcolormesh(edges, [row - 0.42, row + 0.42], values[None, :], cmap=SEQUENCE, norm=scale)
-            end = format_strength(distances[-1], attack=attack)
-            axes.annotate(
-                end, (1, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False
-            )
+            if not shared:
+                end = format_strength(distances[-1], attack=attack)
+                axes.annotate(
+                    end, (1, row), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7,
+                    annotation_clip=False,
+                )  # fmt: skip
         axes.set_xlim(0, 1)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_yticks(range(len(names)), [figure_text(attack_label(attack).label) for attack in names])
-        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
+        if shared:
+            axes.set_xticks((edges[:-1] + edges[1:]) / 2, shared)
+        else:
+            axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
         axes.tick_params(length=0)
         axes.set_frame_on(False)
-        axes.set_xlabel("from no change to the strength at the right")
-        bar = axes.figure.colorbar(ScalarMappable(scale, SEQUENCE), ax=axes, pad=0.13, aspect=14, shrink=0.9)
+        axes.set_xlabel("strength" if shared else "from no change to the strength at the right")
+        pad = 0.04 if shared else 0.13
+        bar = axes.figure.colorbar(ScalarMappable(scale, SEQUENCE), ax=axes, pad=pad, aspect=14, shrink=0.9)
         bar.set_label("accuracy (%)" if relative_to is None else "share of the reference (%)")
         bar.outline.set_visible(False)
     return axes
+
+
+def _shared_strengths(accuracies: AccuracyTable, attacks: Sequence[str]) -> list[str]:
+    """Return the strengths as texts where several attacks have the same few of them; none elsewhere."""
+    grids = {tuple(accuracies.strengths(attack).tolist()) for attack in attacks}
+    few = len(attacks) > 1 and len(grids) == 1 and len(next(iter(grids))) <= _MOST_WRITTEN
+    return [text_as_typed(strength) for strength in grids.pop()] if few else []
 
 
 def plot_scores(

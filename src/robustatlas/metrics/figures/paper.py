@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -32,6 +33,9 @@ _FONTS: dict[Any, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42}
 
 _LETTER = 0.035
 """Part of an axis that a letter of the name of a strength takes."""
+
+_LETTERS_PER_INCH = 15
+"""Letters of the name of an axis in an inch of the figure, of which a part is left of the axis."""
 
 INK, OTHER = "#0a6670", "#d95f0e"
 """Colours of what belongs to no model."""
@@ -75,9 +79,17 @@ def size_axis(axes: Axes, end: float, attack: str, unit: str, norm: str = "") ->
     """Label sizes from 0 to ``end``, in words after the sign of their ``norm``, with numbers as people type them."""
     axes.set_xlim(0, end)
     words = axis_label(unit, attack=attack)
-    axes.set_xlabel(", ".join([*([norm] if norm else []), *([figure_text(words)] if words else [])]))
+    label = ", ".join([*([norm] if norm else []), *([figure_text(words)] if words else [])])
+    axes.set_xlabel(fill(label, _label_width(axes)))
     if (top := falling_scale_start(attack)) is not None:
         axes.xaxis.set_major_formatter(lambda at, _: f"{top - at:g}")
+
+
+def _label_width(axes: Axes) -> int:
+    """Return the number of letters of a label that stand below an axis in one line."""
+    place, whole = axes.get_subplotspec(), axes.get_figure(root=True)
+    columns = 1 if place is None else place.get_gridspec().ncols
+    return max(12, int(_LETTERS_PER_INCH * (COLUMN if whole is None else whole.get_figwidth()) / columns))
 
 
 def mark_usual_strength(axes: Axes, attack: str, end: float, rises: bool = False) -> None:
@@ -92,7 +104,8 @@ def mark_usual_strength(axes: Axes, attack: str, end: float, rises: bool = False
     axes.annotate(
         written, (at, float(rises)), (-2 if left else 2, -2 if rises else 2), xycoords=("data", "axes fraction"),
         textcoords="offset points", horizontalalignment="right" if left else "left",
-        verticalalignment="top" if rises else "bottom", fontsize=6.5, color="#565c63",
+        verticalalignment="top" if rises else "bottom", fontsize=6.5, color="#565c63", zorder=4,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6},
     )  # fmt: skip
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.studies.description import Study, StudyEntry, check_known
-from robustatlas.studies.numbers import StudyNumber, number_of
-from robustatlas.studies.tables import Cell, Sheet
+from robustatlas.studies.numbers import Cell, Sheet, StudyNumber, study_number
 
 if TYPE_CHECKING:
     from robustatlas.metrics.references import Reference
@@ -59,6 +59,35 @@ def with_printed(
     return tuple(str(head) for head in cells(columns, order)), found
 
 
+class Verdict(Enum):
+    """Verdict on an effect of a paper; its value is what people read."""
+
+    SHOWN = "shown"
+    NOT_REPRODUCED = "not reproduced at this size"
+    NOT_DECIDED = "not decided"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An effect that a paper reports, with what was found of it.
+
+    Attributes:
+        claim: sentence that says the effect.
+        source: place in the paper.
+        ours: our numbers, as text.
+        difference: their difference with its interval, as text.
+        printed: the numbers of the paper and the data set that they are of, as text; empty where it prints none.
+        verdict: what follows from the difference.
+    """
+
+    claim: str
+    source: str
+    ours: str
+    difference: str
+    printed: str
+    verdict: Verdict
+
+
 @dataclass(frozen=True)
 class Made:
     """The tables, figures and pages that an output made.
@@ -67,11 +96,13 @@ class Made:
         sheets: tables, by what is added to the output's name in that of their files.
         figures: of matplotlib, likewise.
         pages: files that were written already.
+        effects: verdicts on effects of the paper.
     """
 
     sheets: Mapping[str, Sheet] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
     pages: tuple[Path, ...] = ()
+    effects: tuple[Effect, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +144,7 @@ class Output(StudyEntry):
 
     def selected_models(self, study: Study) -> tuple[str, ...]:
         """Return the models of this output."""
-        known = [model for name in self.evaluations(study) for model in study.evaluated(name)]
+        known = [model for name in self.evaluations(study) for model in study.evaluated_models(name)]
         return tuple(self.models if self.models is not None else dict.fromkeys(known))
 
     def wants(self, study: Study) -> Wanted:
@@ -128,7 +159,7 @@ class Output(StudyEntry):
         wanted = self.wants(study)
         for name in wanted.evaluations:
             check_known(name, study.evaluations, f"{place}: evaluation")
-        evaluated = [model for name in wanted.evaluations for model in study.evaluated(name)]
+        evaluated = [model for name in wanted.evaluations for model in study.evaluated_models(name)]
         for model in wanted.models:
             check_known(model, study.models, f"{place}: models")
             check_known(model, evaluated, f"{place}: models (of the evaluation)")
@@ -137,7 +168,8 @@ class Output(StudyEntry):
 
     def number(self, done: Finished, name: str, model: str, evaluation: str | None = None) -> StudyNumber:
         """Return a number of a model over its trainings."""
-        return number_of(name, self.runs(done, model, evaluation), self.ratio_reference(done), done.trained_on(model))
+        runs = done.numbers(evaluation or self.evaluations(done.study)[0], model)
+        return study_number(name, runs, self.ratio_reference(done), done.trained_on(model))
 
     def runs(self, done: Finished, model: str, evaluation: str | None = None) -> list[Result]:
         """Return the runs of a model, one for each of its trainings; by default of the first evaluation."""
@@ -162,13 +194,13 @@ class Output(StudyEntry):
         ]
         heading = printed_heading(self.printed_on, self.data_name(done.study))
         rows = [(done.label(m), attack_label(a).label, self.number(done, f"{name} {a}", m)) for m, a, _ in pairs]
-        theirs = [(heading, float(value)) for _, _, value in pairs]
+        theirs = [(heading, StudyNumber.published(value)) for _, _, value in pairs]
         return Sheet(f"{self.title}: printed and ours", *with_printed(("model", "attack", "ours"), rows, theirs, 2))
 
     def data_name(self, study: Study, evaluation: str | None = None) -> str:
         """Return the name of the data set that an evaluation is on, by default that of the output."""
         chosen = evaluation or self.evaluations(study)[0]
-        return study.data[study.data_of(study.evaluations[chosen])].name
+        return study.data[study.data_name(study.evaluations[chosen])].name
 
     def ratio_reference(self, done: Finished) -> Reference | None:
         """Return the reference of the ratios."""

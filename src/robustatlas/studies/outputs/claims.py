@@ -11,15 +11,35 @@ from pydantic import Field
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.trainings import mean_over_trainings
+from robustatlas.report.numbers.definitions import CONFIDENCE
+from robustatlas.report.numbers.number import Status
+from robustatlas.report.numbers.texts import number_text
 from robustatlas.studies.description import Study, StudyEntry, check_known
-from robustatlas.studies.numbers import StudyNumber, label_of, number_of
-from robustatlas.studies.outputs.base import Made, Output, Wanted, printed_heading, with_printed
-from robustatlas.studies.tables import Cell, Sheet
+from robustatlas.studies.numbers import Cell, Sheet, StudyNumber, number_label, study_number
+from robustatlas.studies.outputs.base import (
+    PRINTED,
+    Effect,
+    Made,
+    Output,
+    Verdict,
+    Wanted,
+    printed_heading,
+    with_printed,
+)
 
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
 
-HOLDS, FAILS, OPEN = "shown", "not reproduced at this size", "not decided"
+NOTES = (
+    "Difference: the mean over the trainings of the same seeds, with its 95 % interval by Student's t.",
+    "An effect is shown where the interval lies above 0, and not reproduced at this size where the mean is not above 0 "
+    "(the opposite is shown only where the interval lies below 0); otherwise it is not decided. An effect of two "
+    "differences needs both.",
+    "A number that is an upper bound only (gradients mislead) decides nothing that a smaller number would undo.",
+    "Verdicts are of the networks, images and attacks of this size alone; intervals are over trainings, on one choice "
+    "of test images.",
+)
+"""Sentences on the rule by which verdicts are found."""
 
 
 class Side(StudyEntry):
@@ -65,7 +85,7 @@ class Claim(Comparison):
         return tuple(side for each in self.comparisons for side in (each.more, each.less))
 
 
-class ClaimsOfPapers(Output):
+class PaperClaims(Output):
     """A row for each claim: both numbers, their difference over the trainings of the same seeds with Student's
     interval, and the verdict."""
 
@@ -93,7 +113,7 @@ class ClaimsOfPapers(Output):
             if any(each.printed for each in claim.comparisons) and claim.printed_on is None:
                 raise UserError(f"{at} has printed numbers; say of which data set they are, printed_on = 'cifar10'.")
             for each in claim.comparisons:
-                seeds = [study.seeds_of(side.model) for side in (each.more, each.less)]
+                seeds = [study.model_seeds(side.model) for side in (each.more, each.less)]
                 if seeds[0] != seeds[1] or len(seeds[0]) < 2:
                     raise UserError(
                         f"{at} compares {each.more.model} and {each.less.model}; give both the same seeds, two at "
@@ -101,24 +121,17 @@ class ClaimsOfPapers(Output):
                     )
 
     def make(self, done: Finished, folder: Path) -> Made:
-        rows = [self._row(done, claim) for claim in self.claims]
+        effects = tuple(self._effect(done, claim) for claim in self.claims)
+        rows: list[tuple[Cell, ...]] = [
+            (one.claim, one.source or "none", one.ours, one.difference, one.verdict.value) for one in effects
+        ]
         heads, rows = with_printed(
             ("effect", "source", "ours", "difference", "verdict"),
             rows,
             [self._printed(done, claim) for claim in self.claims],
             1,
         )
-        notes = (
-            "Difference: the mean over the trainings of the same seeds, with its 95 % interval by Student's t.",
-            "An effect is shown where the interval lies above 0, and not reproduced at this size where the mean is not "
-            "above 0 (the opposite is shown only where the interval lies below 0); otherwise it is not decided. An "
-            "effect of two differences needs both.",
-            "A number with a * is an upper bound only (gradients mislead), and decides nothing that a smaller number "
-            "would undo.",
-            "Verdicts are of the networks, images and attacks of this size alone; intervals are over trainings, on one "
-            "choice of test images.",
-        )
-        return Made({"": Sheet(self.title, heads, rows, notes)})
+        return Made({"": Sheet(self.title, heads, rows, NOTES)}, effects=effects)
 
     def _printed(self, done: Finished, claim: Claim) -> tuple[str, Cell] | None:
         """Return the heading and the cell of what the paper prints; None where it prints nothing."""
@@ -127,56 +140,60 @@ class ClaimsOfPapers(Output):
         on = self.data_name(done.study, claim.more.evaluation)
         return printed_heading(claim.printed_on, on), "; ".join(each.printed_text for each in claim.comparisons)
 
-    def _row(self, done: Finished, claim: Claim) -> tuple[Cell, ...]:
+    def _effect(self, done: Finished, claim: Claim) -> Effect:
         found = [self._compare(done, each) for each in claim.comparisons]
         ours, differences = ("; ".join(texts) for texts in zip(*((one, gap) for one, gap, _ in found), strict=True))
-        decided = joint_verdict([each for _, _, each in found])
-        return claim.claim, claim.source or "none", ours, differences, decided
+        printed = self._printed(done, claim)
+        said = "" if printed is None else f"{printed[1]}{f', {claim.printed_on}' if printed[0] != PRINTED else ''}"
+        return Effect(claim.claim, claim.source, ours, differences, said, joint_verdict([each for _, _, each in found]))
 
-    def _compare(self, done: Finished, comparison: Comparison) -> tuple[str, str, str]:
+    def _compare(self, done: Finished, comparison: Comparison) -> tuple[str, str, Verdict]:
         """Return both numbers, their difference, and the verdict of one comparison."""
         more, less = self._number(done, comparison.more), self._number(done, comparison.less)
         ours = " and ".join(
-            f"{label_of(side.number)} of {done.label(side.model)} {number.text}{' *' if number.masked else ''}"
+            f"{number_label(side.number)} of {done.label(side.model)} is {number.value_text}"
+            f"{f' ({Status.UPPER_BOUND.value})' if number.is_upper_bound else ''}"
             for side, number in ((comparison.more, more), (comparison.less, less))
         )
         if why := more.why or less.why:
-            return ours, why, OPEN
-        gap, digits = mean_over_trainings(more.over.values - less.over.values), more.digits
-        said = f"{gap.value:+.{digits}f} [{gap.low:.{digits}f}, {gap.high:.{digits}f}]"
-        return ours, said, verdict(gap, more.masked, less.masked)
+            return ours, why, Verdict.NOT_DECIDED
+        gap = mean_over_trainings(more.values - less.values, CONFIDENCE)
+        return ours, number_text(gap, more.digits, sign=True), verdict(gap, more.is_upper_bound, less.is_upper_bound)
 
     def _number(self, done: Finished, side: Side) -> StudyNumber:
-        runs = self.runs(done, side.model, side.evaluation)
+        runs = done.numbers(side.evaluation or self.evaluations(done.study)[0], side.model)
         name = side.reference or self.reference
         against = None if name is None else done.reference(name)
-        return number_of(side.number, runs, against, done.trained_on(side.model))
+        return study_number(side.number, runs, against, done.trained_on(side.model))
 
 
-def joint_verdict(verdicts: Sequence[str]) -> str:
-    """Return the verdict of a claim that takes several comparisons.
+def joint_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict on a claim that takes several comparisons.
 
     Example:
-        >>> joint_verdict([HOLDS, HOLDS]), joint_verdict([HOLDS, OPEN]), joint_verdict([OPEN, FAILS])
-        ('shown', 'not decided', 'not reproduced at this size')
+        >>> joint_verdict([Verdict.SHOWN, Verdict.NOT_DECIDED]).value
+        'not decided'
+        >>> joint_verdict([Verdict.NOT_DECIDED, Verdict.NOT_REPRODUCED]).value
+        'not reproduced at this size'
     """
-    if FAILS in verdicts:
-        return FAILS
-    return HOLDS if all(each == HOLDS for each in verdicts) else OPEN
+    if Verdict.NOT_REPRODUCED in verdicts:
+        return Verdict.NOT_REPRODUCED
+    return Verdict.SHOWN if all(each is Verdict.SHOWN for each in verdicts) else Verdict.NOT_DECIDED
 
 
-def verdict(gap: Interval, more_bounded: bool = False, less_bounded: bool = False) -> str:
+def verdict(gap: Interval, more_bounded: bool = False, less_bounded: bool = False) -> Verdict:
     """Return the verdict on the claim that one number is larger than another.
 
     The claim is shown where the interval of the difference lies above 0, and not reproduced where its mean is not above
     0. A number that is only an upper bound decides nothing that its true, smaller value would undo.
 
     Example:
-        >>> verdict(Interval(2.0, 1.0, 3.0, 0.95)), verdict(Interval(1.0, -1.0, 3.0, 0.95))
+        >>> verdict(Interval(2.0, 1.0, 3.0, 0.95)).value, verdict(Interval(1.0, -1.0, 3.0, 0.95)).value
         ('shown', 'not decided')
-        >>> verdict(Interval(-2.0, -5.0, 1.0, 0.95)), verdict(Interval(-2.0, -5.0, 1.0, 0.95), less_bounded=True)
+        >>> below = Interval(-2.0, -5.0, 1.0, 0.95)
+        >>> verdict(below).value, verdict(below, less_bounded=True).value
         ('not reproduced at this size', 'not decided')
     """
     if gap.low > 0 and not more_bounded:
-        return HOLDS
-    return FAILS if gap.value <= 0 and not less_bounded else OPEN
+        return Verdict.SHOWN
+    return Verdict.NOT_REPRODUCED if gap.value <= 0 and not less_bounded else Verdict.NOT_DECIDED

@@ -13,17 +13,17 @@ from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.errors import UserError
 from robustatlas.common.typed_strengths import format_interval, format_strength, text_as_typed
 from robustatlas.common.wording import pluralise
-from robustatlas.metrics import RobustnessCurve, interclass_distances, share_statistic
+from robustatlas.metrics import RobustnessCurve, interclass_distances
 from robustatlas.metrics.curves import change_of_slope
 from robustatlas.metrics.figures import plot_curves
 from robustatlas.metrics.interclass import LpNorm
-from robustatlas.metrics.trainings import combine_trainings
+from robustatlas.metrics.intervals import proportion_interval
 from robustatlas.outcomes.outcome import broken_mask
 from robustatlas.outcomes.strengths import read_strength
+from robustatlas.report.numbers.definitions import CONFIDENCE
 from robustatlas.studies.description import DataEntry, Strength, Study, check_known
-from robustatlas.studies.numbers import StudyNumber
+from robustatlas.studies.numbers import Cell, Sheet, StudyNumber
 from robustatlas.studies.outputs.base import PRINTED, Made, Output, Wanted, printed_heading
-from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
@@ -72,7 +72,7 @@ class Curves(Output):
             columns[label] = [self._error(read_strength(size, self.attack), curves) for size in self.at]
             if model in self.printed:
                 place = columns if heading == PRINTED else elsewhere
-                place[f"{label}, {heading}"] = [f"{100 * value:.0f}" for value in self.printed[model]]
+                place[f"{label}, {heading}"] = [StudyNumber.published(100 * value, 0) for value in self.printed[model]]
         columns |= elsewhere
         title = f"{self.title}: robust error in % under {attack_label(self.attack).label}, at least"
         rows = list(zip(*columns.values(), strict=True))
@@ -81,11 +81,9 @@ class Curves(Output):
 
     def _error(self, size: float, curves: Sequence[RobustnessCurve]) -> StudyNumber:
         """The robust error at a size, over trainings: by the sizes found, so that it is at least this."""
-        broken = [
-            {"error": share_statistic(broken_mask(curve.distance_curve.minimal_sizes, [size])[:, 0])}
-            for curve in curves
-        ]
-        return StudyNumber(combine_trainings(broken)["error"])
+        broken = [broken_mask(curve.distance_curve.minimal_sizes, [size])[:, 0] for curve in curves]
+        errors = [proportion_interval(int(each.sum()), len(each), CONFIDENCE) for each in broken]
+        return StudyNumber(errors, limits=(0.0, 100.0))
 
 
 class Slopes(Curves):
@@ -154,7 +152,9 @@ class Distances(Output):
                 found = interclass_distances(pixels, labels, norm)
                 curves[norm][images.name] = found.distribution()
                 ends = [each for each in (printed.get(images.name),) if each is not None]
-                beside = [f"{ends[0].smallest[place]:.2f}", f"{ends[0].largest[place]:.2f}"] if ends else ["none"] * 2
+                beside: list[Cell] = ["none", "none"]
+                if ends:
+                    beside = [StudyNumber.published(each[place], 2) for each in (ends[0].smallest, ends[0].largest)]
                 median = float(np.median(found.per_sample))
                 ours = (found.smallest, beside[0], median, found.largest, beside[1])
                 rows.append((images.name, len(images), attack_label(norm).label, *ours))

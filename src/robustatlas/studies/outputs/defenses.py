@@ -22,10 +22,9 @@ from robustatlas.metrics.stability import stability_constant
 from robustatlas.report.facts.ranks import ranked_entries
 from robustatlas.report.facts.rows import published_rows
 from robustatlas.studies.description import Study
-from robustatlas.studies.numbers import NO_PAIR
+from robustatlas.studies.numbers import NO_PAIR, Cell, Sheet, StudyNumber
 from robustatlas.studies.outputs.base import Made, Output, Wanted
-from robustatlas.studies.outputs.scores import scattered
-from robustatlas.studies.tables import Cell, Sheet
+from robustatlas.studies.outputs.scores import Band, plot_scatter
 
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
@@ -95,10 +94,10 @@ class Defenses(Output):
         return found
 
     def _scatter_against_clean(self, reference: Reference, numbers: dict[str, dict[str, float]], name: str) -> Any:
-        points = defaultdict(list)
+        points: dict[str, list[tuple[Band, Band]]] = defaultdict(list)
         for defense, values in numbers.items():
-            points[_trained(reference.defense(defense))].append((values["clean"], values[name], 0.0, 0.0))
-        return scattered(points, "clean", name)
+            points[_trained(reference.defense(defense))].append(((values["clean"],) * 3, (values[name],) * 3))
+        return plot_scatter(points, "clean", name)
 
 
 def _name_and_training(defense: Defense) -> tuple[str, ...]:
@@ -114,8 +113,8 @@ def _trained(defense: Defense) -> str:
     return ", ".join(attack_label(attack).label for attack in defense.trained_on) or "none"
 
 
-def _printed_value(values: dict[str, float], number: str) -> str:
-    return f"{values[number]:.2f}" if number in values else "none"
+def _printed_value(values: dict[str, float], number: str) -> Cell:
+    return StudyNumber.published(values[number], 2) if number in values else "none"
 
 
 def _bars(values: dict[str, float]) -> Any:

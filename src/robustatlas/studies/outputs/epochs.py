@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.figures import plot_over_epochs
-from robustatlas.metrics.intervals import Interval
 from robustatlas.report.training import plot_training
 from robustatlas.studies.description import Study
-from robustatlas.studies.numbers import StudyNumber, clip_interval, label_of, number_of
+from robustatlas.studies.numbers import Cell, Sheet, StudyNumber, is_percentage, number_label, study_number
 from robustatlas.studies.outputs.base import Made, Output, Wanted
-from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _WHOLE = 100.0
 
 
-class OverEpochs(Output):
+class NumbersOverEpochs(Output):
     """Numbers over the epochs of the models' trainings: their mean, and one deviation to each side."""
 
     numbers: Annotated[list[str], Field(min_length=1)]
@@ -44,33 +43,33 @@ class OverEpochs(Output):
         evaluation, reference = self.evaluations(done.study)[0], self.ratio_reference(done)
         found: dict[str, dict[int, list[StudyNumber]]] = {}
         for model in self.selected_models(done.study):
-            runs = {epoch: done.runs(evaluation, model, epoch) for epoch in done.epochs(evaluation, model)}
+            runs = {epoch: done.numbers(evaluation, model, epoch) for epoch in done.epochs(evaluation, model)}
             seen = done.trained_on(model)
             found[model] = {
-                epoch: [number_of(name, each, reference, seen) for name in self.numbers] for epoch, each in runs.items()
+                epoch: [study_number(name, each, reference, seen) for name in self.numbers]
+                for epoch, each in runs.items()
             }
         sheets = {
-            model: Sheet(f"{self.title}: {done.label(model)}", ("epoch", *map(label_of, self.numbers)),
+            model: Sheet(f"{self.title}: {done.label(model)}", ("epoch", *map(number_label, self.numbers)),
                          [(epoch, *numbers) for epoch, numbers in rows.items()])
             for model, rows in found.items()
         }  # fmt: skip
         figures = {}
         for place, name in enumerate(self.numbers):
             lines = {
-                done.label(model): np.array([[e, *_band(numbers[place], name)] for e, numbers in rows.items()])
+                done.label(model): np.array([[e, *numbers[place].band] for e, numbers in rows.items()])
                 for model, rows in found.items()
             }
-            percent = not name.startswith(("SC", "AH ", "std AH "))
-            within = percent and not any((line[:, 3] > _WHOLE).any() for line in lines.values())  # ratios may be larger
-            axes = plot_over_epochs(lines, label=f"{label_of(name)}{' (%)' * percent}", percent=within)
-            figures[name.replace(" ", "-").replace("/", "-")] = axes.figure
+            known = {label: line for label, line in lines.items() if np.isfinite(line[:, 1]).any()}
+            if known:  # a stability constant has no value where no two points are about as difficult
+                figures[name.replace(" ", "-").replace("/", "-")] = _plot_lines(known, name)
         return Made(sheets, figures)
 
 
-def _band(number: StudyNumber, name: str) -> tuple[float, float, float]:
-    spread = number.std or 0.0
-    band = clip_interval(Interval(number.mean, number.mean - spread, number.mean + spread, math.nan), name)
-    return band.value, band.low, band.high
+def _plot_lines(lines: Mapping[str, NDArray[np.float64]], name: str) -> Any:
+    percent = is_percentage(name)
+    within = percent and not any((line[:, 3] > _WHOLE).any() for line in lines.values())  # ratios may be larger
+    return plot_over_epochs(lines, label=f"{number_label(name)}{' (%)' * percent}", percent=within).figure
 
 
 class Trainings(Output):
@@ -86,7 +85,7 @@ class Trainings(Output):
         figures = {}
         for model in self.wants(done.study).trainings:
             histories = done.histories(model)
-            seeds = done.study.seeds_of(model)
+            seeds = done.study.model_seeds(model)
             figures[model] = plot_training(histories[0])
             for seed, history in zip(seeds, histories, strict=True):
                 last = history[-1]

@@ -10,9 +10,8 @@ from pydantic import Field
 from robustatlas.common.errors import UserError
 from robustatlas.metrics.comparison import holm, rank_sum_test
 from robustatlas.studies.description import Study
-from robustatlas.studies.numbers import label_of
+from robustatlas.studies.numbers import Cell, Sheet, number_label
 from robustatlas.studies.outputs.base import Made, Output
-from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 _SIGNIFICANT = 0.05
 
 
-class BetweenGroups(Output):
+class GroupTests(Output):
     """The trainings of one model against those of each other, by Wilcoxon's rank-sum test over trainings (and not over
     images): a row for each number and other model."""
 
@@ -33,7 +32,7 @@ class BetweenGroups(Output):
     def check(self, study: Study, place: str) -> None:
         super().check(study, place)
         for model in self.selected_models(study):
-            if len(study.seeds_of(model)) < 2:
+            if len(study.model_seeds(model)) < 2:
                 raise UserError(
                     f"{place} compares groups of trainings, and models.{model} has one; give it seeds, such as seeds = "
                     "3."
@@ -47,18 +46,18 @@ class BetweenGroups(Output):
         theirs = {pair: self.number(done, *pair) for pair in pairs}
         if lacking := [number for number in (*ours.values(), *theirs.values()) if number.why]:
             raise UserError(f"{self.title or 'the test'} has numbers that cannot be computed: {lacking[0].why}.")
-        tests = {pair: rank_sum_test(ours[pair[0]].over.values, number.over.values) for pair, number in theirs.items()}
+        tests = {pair: rank_sum_test(ours[pair[0]].values, number.values) for pair, number in theirs.items()}
         corrected = dict(zip(pairs, holm([test.p_value for test in tests.values()]).tolist(), strict=True))
         rows: list[tuple[Cell, ...]] = []
         for (name, model), test in tests.items():
             p, mark = corrected[name, model], "+" if test.effect > 0 else "-"
             said = mark if p <= _SIGNIFICANT else "="
             rows.append(
-                (label_of(name), done.label(model), ours[name].text, theirs[name, model].text, f"{test.p_value:.4f}",
-                 f"{p:.4f}", said)
+                (number_label(name), done.label(model), ours[name].value_text, theirs[name, model].value_text,
+                 f"{test.p_value:.4f}", f"{p:.4f}", said)
             )  # fmt: skip
         first = done.label(self.first)
-        count = next(iter(ours.values())).over.values.size
+        count = next(iter(ours.values())).values.size
         notes = (
             f"Wilcoxon's rank-sum test over trainings ({count} of {first}), two-sided; corrected: Holm, all rows.",
             f"+ / - / =: {first} is better, worse, or not shown to differ at 5 %.",

@@ -11,9 +11,8 @@ from robustatlas.common.typed_strengths import format_strength, value_as_typed
 from robustatlas.metrics.figures import plot_convergence, plot_frontiers
 from robustatlas.metrics.hypervolume import convergence_rate, hypervolume_at_levels
 from robustatlas.report.numbers.units import unit_of
-from robustatlas.studies.numbers import hypervolume_of
+from robustatlas.studies.numbers import Cell, Sheet, run_hypervolume
 from robustatlas.studies.outputs.base import Made, Output
-from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
@@ -28,7 +27,7 @@ class Frontiers(Output):
 
     def make(self, done: Finished, folder: Path) -> Made:
         runs = {done.label(model): self.runs(done, model)[0] for model in self.selected_models(done.study)}
-        volumes = {label: hypervolume_of(run, self.attack) for label, run in runs.items()}
+        volumes = {label: run_hypervolume(run, self.attack) for label, run in runs.items()}
         right = np.all([run.clean for run in runs.values()], axis=0)
         image = int(np.argmax(right)) if self.image is None else self.image
         sizes = [0.0, *next(iter(runs.values())).distances(self.attack).tolist()]
@@ -53,7 +52,7 @@ class Convergence(Output):
         figures = {}
         for model in self.selected_models(done.study):
             run = self.runs(done, model)[0]
-            volume = hypervolume_of(run, self.attack)
+            volume = run_hypervolume(run, self.attack)
             by_levels = hypervolume_at_levels(volume.frontier)
             rate = convergence_rate(by_levels)
             figures[model] = plot_convergence(by_levels).figure

@@ -18,9 +18,8 @@ from robustatlas.metrics.references import load_reference
 from robustatlas.outcomes.strengths import strength_position
 from robustatlas.report.facts.agreement import FEWEST
 from robustatlas.studies.description import Study
-from robustatlas.studies.numbers import StudyNumber
+from robustatlas.studies.numbers import Cell, Sheet, StudyNumber
 from robustatlas.studies.outputs.base import Made, Output, Wanted, printed_heading, with_printed
-from robustatlas.studies.tables import Cell, Sheet
 from robustatlas.training.calibration import calibrate
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ class Corruptions(Accuracies):
     """Mean accuracy over the severities of each common corruption, a row for each corruption, and a map of corruptions
     by severities for each model, of its first training."""
 
-    caption = "Figure of each model: its first training; a strip for each corruption, from severity 1 at the left to 5."
+    caption = "Figure of each model: its first training; a strip for each corruption, a column for each severity."
 
     def make(self, done: Finished, folder: Path) -> Made:
         models = self.selected_models(done.study)
@@ -184,7 +183,7 @@ class Corruptions(Accuracies):
         return Made({"": Sheet(self.title, heads, rows, notes)}, self.figures(done))
 
 
-class OfReference(Output):
+class ReferenceTable(Output):
     """The accuracies of a reference at its strengths, beside those that a paper prints where ``printed`` names a
     reference that comes with robustatlas."""
 
@@ -210,7 +209,7 @@ class OfReference(Output):
         notes = (*ours.notes, *ours.marks)
         if printed is not None:
             entry = done.study.references.get(self.reference)
-            data = next(iter(done.study.data)) if entry is None else done.study.data_of(entry)
+            data = next(iter(done.study.data)) if entry is None else done.study.data_name(entry)
             heading = printed_heading(self.printed_on, done.study.data[data].name)
             heads, rows = with_printed(heads, rows, [(heading, _printed_at(printed, *point)) for point in points], 2)
             notes += (f"Printed: {load_reference(str(self.printed)).source}.",)
@@ -220,10 +219,10 @@ class OfReference(Output):
 def _printed_at(printed: AccuracyTable, attack: str, strength: float) -> Cell:
     grid = list(printed.distance_entries.get(attack, ()))
     place = strength_position(strength, grid)
-    return "not there" if place is None else float(printed.values(attack)[place])
+    return "not there" if place is None else StudyNumber.published(float(printed.values(attack)[place]))
 
 
-class OfCalibration(Output):
+class CalibrationTable(Output):
     """Six strengths of each attack that are as hard to learn as those of linf."""
 
     reference: str

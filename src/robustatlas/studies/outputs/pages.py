@@ -39,8 +39,8 @@ class Gallery(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         figures = {}
         for name in self.wants(done.study).trainings:
-            images = done.images(done.study.data[done.study.data_of(done.study.models[name])])
-            model = done.model(name, done.study.seeds_of(name)[0])
+            images = done.images(done.study.data[done.study.data_name(done.study.models[name])])
+            model = done.model(name, done.study.model_seeds(name)[0])
             figures[name] = plot_gallery(
                 model, images, self.attacks, self.image, self.columns, strengths=self.strengths
             )

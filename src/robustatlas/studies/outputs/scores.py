@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from robustatlas.common.errors import UserError
@@ -13,9 +15,8 @@ from robustatlas.common.escaping import figure_text
 from robustatlas.common.styles import model_styles
 from robustatlas.metrics.figures.paper import legend_above, styled_axes
 from robustatlas.studies.description import Study, StudyEntry
-from robustatlas.studies.numbers import digits_of, label_of
+from robustatlas.studies.numbers import Cell, Sheet, StudyNumber, is_percentage, number_digits, number_label
 from robustatlas.studies.outputs.base import Made, Output, printed_heading, with_printed
-from robustatlas.studies.tables import Cell, Sheet
 
 if TYPE_CHECKING:
     from robustatlas.studies.finished import Finished
@@ -31,7 +32,7 @@ class Scores(Output):
             (done.label(model), *(self.number(done, name, model) for name in self.numbers))
             for model in self.selected_models(done.study)
         ]
-        return Made({"": Sheet(self.title, ("model", *map(label_of, self.numbers)), rows)})
+        return Made({"": Sheet(self.title, ("model", *map(number_label, self.numbers)), rows)})
 
 
 class Printed(StudyEntry):
@@ -46,7 +47,7 @@ class Printed(StudyEntry):
     printed_on: str | None = None
 
 
-class BesidePrinted(Output):
+class PrintedValues(Output):
     """Ours beside what the paper prints, a row for each value."""
 
     values: Annotated[list[Printed], Field(min_length=1)]
@@ -73,15 +74,15 @@ class BesidePrinted(Output):
             if value.model in done.study.models:
                 ours = self.number(done, value.number, value.model, value.evaluation or usual)
             label = done.label(value.model) if value.model in done.study.models else value.model
-            rows.append((label, label_of(value.number), ours, value.source))
+            rows.append((label, number_label(value.number), ours, value.source))
             on = self.data_name(done.study, value.evaluation or usual)
             heading = printed_heading(value.printed_on or self.printed_on, on)
-            printed.append((heading, f"{value.printed:.{digits_of(value.number)}f}"))
+            printed.append((heading, StudyNumber.published(value.printed, number_digits(value.number))))
         return Made({"": Sheet(self.title, *with_printed(("model", "number", "ours", "source"), rows, printed, 2))})
 
 
 class Scatter(Output):
-    """One number of the models over another, with the deviation over trainings as bars."""
+    """One number of the models over another, with one deviation over trainings to each side as bars."""
 
     x: str
     y: str
@@ -89,26 +90,35 @@ class Scatter(Output):
     def make(self, done: Finished, folder: Path) -> Made:
         models = self.selected_models(done.study)
         points = {done.label(m): (self.number(done, self.x, m), self.number(done, self.y, m)) for m in models}
-        drawn = {label: [(x.mean, y.mean, x.std or 0.0, y.std or 0.0)] for label, (x, y) in points.items()}
-        sheet = Sheet(self.title, ("model", label_of(self.x), label_of(self.y)), [(k, *v) for k, v in points.items()])
-        return Made({"": sheet}, {"": scattered(drawn, self.x, self.y)})
+        drawn = {label: [(x.band, y.band)] for label, (x, y) in points.items()}
+        notes = ("Figure: the bars are one standard deviation over trainings to each side.",)
+        heads = ("model", number_label(self.x), number_label(self.y))
+        sheet = Sheet(self.title, heads, [(k, *v) for k, v in points.items()], notes)
+        return Made({"": sheet}, {"": plot_scatter(drawn, self.x, self.y)})
 
 
-def scattered(points: Mapping[str, Sequence[tuple[float, float, float, float]]], x: str, y: str) -> Any:
-    """The figure of one number over another; ``points``: label -> both values and their deviations."""
+Band = tuple[float, float, float]
+"""A value, and both ends of its bar."""
+
+
+def plot_scatter(points: Mapping[str, Sequence[tuple[Band, Band]]], x: str, y: str) -> Any:
+    """Draw one number over another; `points`: label -> both numbers of each point of this label."""
     with styled_axes(None, 2.15 + 0.11 * max(0, len(points) - 3)) as axes:
         for (label, here), style in zip(points.items(), model_styles(list(points)), strict=True):
-            across, up, wide, high = zip(*here, strict=True)
+            across, up = (np.array(bands) for bands in zip(*here, strict=True))
             axes.errorbar(
-                across, up, xerr=wide if any(wide) else None, yerr=high if any(high) else None, color=style.colour,
+                across[:, 0], up[:, 0], xerr=_bars(across), yerr=_bars(up), color=style.colour,
                 marker=style.marker, linestyle="none", markersize=4.5, linewidth=0.8, capsize=2,
                 label=figure_text(label),
             )  # fmt: skip
-        axes.set_xlabel(figure_text(f"{label_of(x)}{_unit(x)}"))
-        axes.set_ylabel(figure_text(f"{label_of(y)}{_unit(y)}"))
+        axes.set_xlabel(figure_text(f"{number_label(x)}{' (%)' * is_percentage(x)}"))
+        axes.set_ylabel(figure_text(f"{number_label(y)}{' (%)' * is_percentage(y)}"))
+        axes.margins(0.08)
         legend_above(axes, len(points))
     return axes.figure
 
 
-def _unit(name: str) -> str:
-    return "" if name.startswith(("SC", "AH ")) else " (%)"
+def _bars(bands: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return the lengths of the bars below and above each value; None where there are none."""
+    lengths = np.abs(bands[:, 1:] - bands[:, :1]).T
+    return lengths if lengths.any() else None
