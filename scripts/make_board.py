@@ -303,7 +303,7 @@ def pack(board: Board, out: Path, seeds: Sequence[int]) -> None:
         own.to_json(box / f"reference-seed{seed}.json")
     reference = mean_reference(f"{board.data}-{board.architecture}", list(references.values()))
     reference.to_json(box / "reference.json")
-    about = {network_name(name, seed): _card_facts(board, name, seed) for name in names for seed in seeds}
+    about = {network_name(name, seed): _card_facts(board, name) for name in names for seed in seeds}
     write_text(box / "about.json", json.dumps(about, indent=1) + "\n")
     write_text(box / "times.json", json.dumps(_times(out), indent=1) + "\n")
     results = {name: [ra.load_result(box / "runs" / network_name(name, seed)) for seed in seeds] for name in names}
@@ -313,12 +313,12 @@ def pack(board: Board, out: Path, seeds: Sequence[int]) -> None:
     build_leaderboard([result for each in results.values() for result in each], out / "site", reference, about, title)
 
 
-def _card_facts(board: Board, name: str, seed: int) -> dict[str, Any]:
+def _card_facts(board: Board, name: str) -> dict[str, Any]:
     """Return the facts of a model for its card that a run does not know."""
     base, transformation = board.transformations.get(name, (name, None))
     defense = board.defenses[base]
     against = ", ".join(f"{attack} {strength:g}" for attack, strength in defense.against.items())
-    notes = f"recipe {defense.recipe}{f' against {against}' if against else ''}, {board.epochs} epochs, seed {seed}"
+    notes = f"recipe {defense.recipe}{f' against {against}' if against else ''}, {board.epochs} epochs"
     if transformation is not None:
         notes += f", behind {transformation}; linf and l2 by the suite {THROUGH}"
     known = {attack: strength for attack, strength in defense.against.items() if attack in board.attacks}

@@ -158,7 +158,7 @@ def test_a_gate_tests_neither_side_of_it(runs: dict[str, Result]) -> None:
 def test_it_has_no_place_beside_the_field(runs: dict[str, Result]) -> None:
     (blind,), (strong,) = field_places(runs["blind"]), field_places(runs["strong"])
     assert MASKED in blind.sentence and WHY in blind.sentence
-    assert blind.to_dict()["place"] is None and strong.to_dict()["place"]["of"] == strong.of
+    assert blind.to_dict()["place"] is None and strong.to_dict()["place"]["of"] == strong.places_count
     assert "1st" not in blind.sentence and blind.accuracy.value > strong.accuracy.value
     rows = views("blind", [blind])[0].rows
     assert rows[-1].own and MASKED in rows[-1].notes  # below all entries, though its number is above

@@ -209,7 +209,7 @@ def test_facts_board_and_pages_say_what_is_best_known_and_by_whom() -> None:
     assert (known.searched > known.known).any()
     assert f"Jane ({known.by['Jane']})" in known.sentence("linf")
     reference = Reference("small", "made up", result.accuracies(), ("linf",))
-    assert "best known" in run_row(result, reference).notes
+    assert "best known" in " ".join(run_row(result, reference).notes)
     answers = dict(summary(facts_of(result)))
     assert f"Jane ({known.by['Jane']})" in answers["Best known, and by whom?"]
     most = int(np.argmax(known.searched - known.known))

@@ -32,9 +32,10 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class FieldView:
-    """A run beside the published models of a field, as a page shows it."""
+    """A run beside the published models of a field, as a page shows it; `series` is its place among the models."""
 
     run: str
+    series: int
     beside: Beside
     drawing: Markup
     rows: tuple[Neighbour, ...]
@@ -43,7 +44,7 @@ class FieldView:
 def views(name: str, found: Sequence[Beside], series: int = 1) -> list[FieldView]:
     """A run beside each field that it can stand beside; see `robustatlas.report.facts.field.field_places`.
     ``series``: its place among the models of the page, whose style it is drawn in."""
-    return [FieldView(name, beside, _drawing(beside, series), _rows(name, beside)) for beside in found]
+    return [FieldView(name, series, beside, _drawing(beside, series), _rows(name, beside)) for beside in found]
 
 
 def _rows(name: str, beside: Beside) -> tuple[Neighbour, ...]:

@@ -3,7 +3,7 @@
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,37 +22,49 @@ from robustatlas.common.typed_strengths import (
     format_strength,
     text_as_typed,
 )
-from robustatlas.common.wording import add_mark, join_words, pluralise
+from robustatlas.common.wording import join_words, pluralise
+from robustatlas.metrics.intervals import Interval
 from robustatlas.metrics.references import Reference, available_fields, available_references
 from robustatlas.metrics.references.reference import CLEAN, point_value
+from robustatlas.metrics.trainings import mean_over_trainings
 from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.comparable import Subject, attack_differences, different_data, refusal_to_compare
 from robustatlas.outcomes.strengths import read_strengths, strength_position
 from robustatlas.report import field, pages, words
-from robustatlas.report.facts.field import field_places
+from robustatlas.report.facts.field import Beside, field_places
 from robustatlas.report.facts.ranks import ranks, score_of
 from robustatlas.report.facts.rows import (
     HYPERVOLUME_ATTACK,
+    RATIO,
+    STABILITY,
     About,
     Ground,
     Row,
+    join_trainings,
     model_facts,
     published_rows,
     read_about,
     run_row,
     sparse_rows,
+    training_interval,
 )
 from robustatlas.report.looks import look_of, style_sheet
 from robustatlas.report.numbers.against import against_what
+from robustatlas.report.numbers.number import CERTIFIED, HYPERVOLUME, MEDIAN, WORST, Numbers
 from robustatlas.report.numbers.plain import finite
-from robustatlas.report.numbers.shared import distinct_names, subject_of
+from robustatlas.report.numbers.shared import subject_of
 from robustatlas.report.numbers.steadiness import ALPHA
+from robustatlas.report.numbers.texts import status_text
 from robustatlas.report.numbers.units import unit_of
 from robustatlas.report.pages import parts
 from robustatlas.results.result import Result
 
 MOST_BESIDE = 5
-"""Runs of a board that are shown beside the field."""
+"""Runs of a board that are shown beside the field: those that rank best."""
+
+BESIDE_CANDIDATES = 20
+"""Runs of which the page has what stands beside the field, the best ones by its first ranking: a visitor's
+ranking shows the best :data:`MOST_BESIDE` of these."""
 
 LONG = 100
 """A board of more rows is a long one: its data are compressed in the page, and only rows near the screen are drawn."""
@@ -87,13 +99,14 @@ def board_data(
     Strengths that the reference does not have are left out; entries that a row does not have are None. ``compared``:
     whether the reference is one, or that of `Ground`; ``images``: that all rows share.
     """
-    attacks = sorted(reference.accuracies.attacks, key=lambda attack: _place(reference, attack))
+    attacks = sorted(reference.accuracies.attacks, key=lambda attack: _sort_key(reference, attack))
     if not rows:
         raise UserError(f"There is nothing to show: {reference.name} has no published defenses, and no run is given.")
     unique = _with_unique_names(rows)
+    single = [training for row in unique for training in row.trainings or [row]]
     styles = _styles(unique)
     looks = list(dict.fromkeys(styles))
-    shown = zip(unique, sparse_rows(unique), styles, strict=True)
+    shown = zip(unique, sparse_rows(unique), map(looks.index, styles), strict=True)
     return {
         "title": title,
         "compared": compared,
@@ -123,8 +136,8 @@ def board_data(
             for attack in attacks
         ],
         "looks": [look_of(style) for style in looks],
-        "bounds": _bounds(unique),
-        "defenses": [_defense(row, reference, few) | {"look": looks.index(style)} for row, few, style in shown],
+        "bounds": _bounds(single),
+        "defenses": [_defense(row, reference, few, look) for row, few, look in shown],
     }
 
 
@@ -134,7 +147,7 @@ def _reference(reference: Reference, rows: Sequence[Row]) -> dict[str, Any]:
         "source": reference.source,
         "clean": finite(reference.clean),
         "weight": 1 if reference.weights is None else reference.weights.get(CLEAN, 0),
-        "what": against_what(reference, [row.name for row in rows]),
+        "what": against_what(reference, [each.name for row in rows for each in row.trainings or [row]]),
         "trained": not reference.models,
     }
 
@@ -168,6 +181,8 @@ def build_leaderboard(
         title: of the site.
         alpha: of the stability constants, in percentage points.
 
+    Runs whose names differ in the seed alone (``avg-seed0``, ``avg-seed1``) are one row: the means over the trainings.
+
     Returns:
         the path of the page to open.
 
@@ -177,37 +192,45 @@ def build_leaderboard(
     details = read_about(about)
     runs = list(results) if reference is None and isinstance(results, Iterator) else results
     ground = Ground.from_results(runs) if reference is None else None
-    against = ground.reference if ground else reference.drop_zeros() if reference else None
-    assert against is not None
-    own, known, first, unlike = _run_rows(runs, against, details, ground)
-    if strangers := [name for name in details if name not in known]:
-        names = ", ".join(row.name for row in own) or "none"
+    compared = ground.reference if ground else reference.drop_zeros() if reference else None
+    assert compared is not None
+    own_runs = _read_runs(runs, compared, details, ground)
+    if strangers := [name for name in details if name not in own_runs.known_names]:
+        names = ", ".join(row.name for row in own_runs.rows) or "none"
         raise UserError(
             f"{', '.join(strangers)} is described, but no run has a model of that name; the runs have {names}."
         )
-    rows = [*published_rows(against), *own]
+    rows = _with_unique_names([*published_rows(compared), *join_trainings(own_runs.rows)])
     images = None if ground is None else len(ground.index)
-    board = board_data(against, rows, title or _title(reference), reference is not None, images, alpha)
+    board = board_data(compared, rows, title or _title(reference), reference is not None, images, alpha)
     folder = parse_path(output)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder for the leaderboard.")
     files = {name: pages.static(name) for name in (*STYLES, *SCRIPTS)} | {"plotly.min.js": pages.plotly_script()}
+    ranking = _ranking(rows, compared)
+    styles = dict(zip([row.name for row in rows], _styles(rows), strict=True))
+    beside = _best_beside([row for _, row, _ in ranking if row.own_run], own_runs.field_places)
     page = pages.render(
         "leaderboard.html",
         board=board,
         summary=_summary(board),
-        doubts=list(dict.fromkeys([*unlike, *(doubt for row in own for doubt in row.doubts)])),
-        ranking=_ranking(rows, against),
+        doubts=list(dict.fromkeys([*own_runs.refusals, *(doubt for row in own_runs.rows for doubt in row.doubts)])),
+        ranking=ranking,
         scripts=SCRIPTS,
-        fields=_field_views(first),
-        looks=style_sheet(_styles(rows)[len(rows) - len(own) :][:MOST_BESIDE]),
+        fields=[
+            view
+            for place, (row, places) in enumerate(beside, start=1)
+            for view in field.views(row.label, places, place)
+        ],
+        most_beside=MOST_BESIDE,
+        looks=style_sheet([styles[row.name] for row, _ in beside]),
     )
     _write_all(folder, files | {"index.html": page})
     return folder / "index.html"
 
 
 def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None, Row, float | None]]:
-    """Place, row and score in percent, first places first: what a browser without scripts shows."""
+    """Return place, row and score in percent, first places first: what a browser without scripts shows."""
     scores = [score_of(row, reference) or (None, None) for row in rows]
     ranked = [
         (None, None) if row.unranked or masked_shares(row, reference.ranked) else score
@@ -220,48 +243,61 @@ def _ranking(rows: Sequence[Row], reference: Reference) -> list[tuple[int | None
 
 def _styles(rows: Sequence[Row]) -> list[Style]:
     """Return the styles of rows: runs as on a page of the same runs, published defenses other than these."""
-    own = model_styles([row.name for row in rows if row.own_run])
-    published = model_styles([row.name for row in rows if not row.own_run], taken=own)
-    ours, others = iter(own), iter(published)
-    return [next(ours if row.own_run else others) for row in rows]
+    run_styles = model_styles([row.name for row in rows if row.own_run])
+    published_styles = model_styles([row.name for row in rows if not row.own_run], taken=run_styles)
+    of_runs, of_published = iter(run_styles), iter(published_styles)
+    return [next(of_runs if row.own_run else of_published) for row in rows]
 
 
-def _run_rows(
+@dataclass(frozen=True)
+class _OwnRuns:
+    """The runs of a board without their outcomes, which need much memory.
+
+    Attributes:
+        rows: one for each run.
+        known_names: names under which the models of the runs can be described.
+        field_places: name of a row -> the fields that its run can stand beside.
+        refusals: sentences on what is not compared.
+    """
+
+    rows: list[Row]
+    known_names: set[str]
+    field_places: Mapping[str, tuple[Beside, ...]]
+    refusals: list[str]
+
+
+def _read_runs(
     results: Iterable[Result], reference: Reference, details: Mapping[str, About], ground: Ground | None
-) -> tuple[list[Row], set[str], list[Result], list[str]]:
-    """Return the rows of runs, the names of their models, the first runs, and sentences on what is not compared.
-
-    Of a thousand runs all but the first are let go again.
+) -> _OwnRuns:
+    """Read the runs one by one.
 
     Raises:
         UserError: the runs are about different data.
     """
     rows: list[Row] = []
     names: set[str] = set()
-    first: list[Result] = []
+    places: list[tuple[Beside, ...]] = []
     subjects: list[Subject] = []
     for result in results:
         shared = result if ground is None else ground.restrict(result)
         rows.append(run_row(shared, reference, model_facts(result, details)))
         names |= {result.name, result.recorded_name}
         subjects.append(subject_of(result, result.name))
-        if len(first) < MOST_BESIDE:
-            first.append(result)
-    if differ := different_data(subjects):
-        raise UserError(f"{differ} Make a board for each data set.")
-    unlike = attack_differences(subjects)
-    said = [refusal_to_compare(attack, how) for attack, how in unlike.items()]
-    said += [subject.unfinished_note for subject in subjects if subject.missing]
-    return [row.drop_attacks(unlike) for row in rows], names, first, said
+        places.append(field_places(result))
+    if problem := different_data(subjects):
+        raise UserError(f"{problem} Make a board for each data set.")
+    differences = attack_differences(subjects)
+    refusals = [refusal_to_compare(attack, how) for attack, how in differences.items()]
+    refusals += [subject.unfinished_note for subject in subjects if subject.missing]
+    unique = _with_unique_names([row.drop_attacks(differences) for row in rows])
+    beside = {row.name: found for row, found in zip(unique, places, strict=True) if found}
+    return _OwnRuns(unique, names, beside, refusals)
 
 
-def _field_views(runs: Sequence[Result]) -> list[field.FieldView]:
-    names = [add_mark(name, run.is_suspect) for name, run in zip(distinct_names(runs), runs, strict=True)]
-    return [
-        view
-        for place, (run, name) in enumerate(zip(runs[:MOST_BESIDE], names, strict=False), start=1)
-        for view in field.views(name, field_places(run), place)
-    ]
+def _best_beside(rows: Sequence[Row], places: Mapping[str, tuple[Beside, ...]]) -> list[tuple[Row, tuple[Beside, ...]]]:
+    """Return the best of the ranked rows with what a run of them stands beside; of trainings the first speaks."""
+    first = [(row, (row.trainings or (row,))[0].name) for row in rows]
+    return [(row, places[name]) for row, name in first if name in places][:BESIDE_CANDIDATES]
 
 
 def _write_all(folder: Path, texts: Mapping[str, str]) -> None:
@@ -283,11 +319,13 @@ def _title(reference: Reference | None) -> str:
 
 
 def _summary(board: Mapping[str, Any]) -> str:
-    own = sum(defense["ownRun"] for defense in board["defenses"])
-    published = len(board["defenses"]) - own
+    own_rows = [defense for defense in board["defenses"] if defense["ownRun"]]
+    published = len(board["defenses"]) - len(own_rows)
     ranked = sum(attack["ranked"] for attack in board["attacks"])
+    runs = sum(len(defense.get("trainings", [defense])) for defense in own_rows)
+    recipes = f" in {pluralise(len(own_rows), 'row')}" if runs > len(own_rows) else ""
     shown = [pluralise(published, "published defense")] if published else []
-    shown += [f"{pluralise(own, 'run')} of yours"] if own else []
+    shown += [f"{pluralise(runs, 'run')} of yours{recipes}"] if runs else []
     strengths = (
         "several strengths" if any(len(attack["strengths"]) > 1 for attack in board["attacks"]) else "one strength"
     )
@@ -306,7 +344,7 @@ def _summary(board: Mapping[str, Any]) -> str:
 
 
 def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | None:
-    """The level of the board that is nearest to the strength at which papers give the accuracy; None where none is."""
+    """Return the level of the board that is nearest to the strength that papers give, if one is near."""
     if attack not in STANDARD_STRENGTHS:
         return None
     usual, written = STANDARD_STRENGTHS[attack]
@@ -316,16 +354,18 @@ def _standard(attack: str, strengths: NDArray[np.float64]) -> dict[str, Any] | N
 
 
 def _headline(row: Row) -> str:
-    """The number that comes first of a run, in words that follow its name; empty for published rows."""
+    """Return the headline of a run, in words that follow its name; empty for published rows."""
     return "" if row.headline is None else words.headline_sentence(row.headline)
 
 
-def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
+def _defense(row: Row, reference: Reference, few: bool, look: int) -> dict[str, Any]:
     strengths = {attack: reference.accuracies.distances(attack).tolist() for attack in reference.accuracies.attacks}
     shared = {attack: grid for attack, grid in strengths.items() if attack in row.accuracies.entries}
+    hypervolume, worst = row.numbers.find(HYPERVOLUME, HYPERVOLUME_ATTACK), row.numbers.find(WORST)
     return {
         "name": row.label,
         "parts": parts(row.label),
+        "look": look,
         "title": row.about.title,
         "url": pages.web_address(row.about.url),
         "architecture": row.about.architecture,
@@ -338,33 +378,75 @@ def _defense(row: Row, reference: Reference, few: bool) -> dict[str, Any]:
         },
         "clean": finite(row.accuracies.clean),
         "accuracies": {
-            attack: _aligned(row.accuracies.distance_entries[attack], grid) for attack, grid in shared.items()
+            attack: _grid_accuracies(row.accuracies.distance_entries[attack], grid) for attack, grid in shared.items()
         },
-        "ratios": {kind: [number.low, number.high] for kind, number in row.ratios.items()},
-        "constants": {f"{floor:g}": [number.low, number.high] for floor, number in row.constants.items()},
-        "most": 100 if row.name in reference.models else None,
+        "ratios": _ends_by_kind(row.numbers, RATIO),
+        "constants": _ends_by_kind(row.numbers, STABILITY),
+        "most": 100 if any(each.name in reference.models for each in row.trainings or [row]) else None,
         "invalid": list(row.invalid),
         "unranked": row.unranked,
-        "certified": {
-            attack: [_rounded(value) for value in entries.values()] for attack, entries in row.certified.items()
-        },
+        "certified": _certified(row, reference),
         "samples": row.samples,
         "few": few,
-        "hypervolume": row.hypervolume,
-        "hypervolumeIs": row.hypervolume_is,
-        "union": row.worst,
-        "own": dict(row.own),
+        "hypervolume": hypervolume and hypervolume.value,
+        "hypervolumeIs": status_text(hypervolume) if hypervolume else "",
+        "union": worst and worst.value,
+        "own": {number.what: number.value for name in row.own_names for number in row.numbers.select(name)},
         "petaflops": row.petaflops,
-        "notes": row.notes,
+        "notes": "; ".join(row.notes),
         "ownRun": row.own_run,
-        "halves": {attack: words.median_sentence(median) for attack, median in row.medians.items()},
+        "halves": {median.attack: words.median_sentence(median) for median in row.numbers.select(MEDIAN)},
         "ownThreats": list(row.own_threat),
         "headline": _headline(row),
+    } | (_trainings(row, reference, few, look) if row.trainings else {})
+
+
+def _ends_by_kind(numbers: Numbers, name: str) -> dict[str, list[float | None]]:
+    """Return kind -> the ends of each number that is called `name` and its kind."""
+    return {one.what.removeprefix(name): _ends(one) for one in numbers if one.what.startswith(name)}
+
+
+def _ends(number: Interval) -> list[float | None]:
+    return [finite(number.low), finite(number.high)]
+
+
+def _certified(row: Row, reference: Reference) -> dict[str, list[float | None]]:
+    """Return the accuracies that are certified of the model itself, at the strengths of the board."""
+    found: dict[str, list[float | None]] = {}
+    for number in row.numbers.select(CERTIFIED):
+        if number.attack in reference.accuracies.attacks and number.attack not in found:
+            grid = reference.accuracies.distances(number.attack).tolist()
+            points = {one.strength: one.value for one in row.numbers.select(CERTIFIED, number.attack)}
+            found[number.attack] = [value and _rounded(value) for value in _grid_accuracies(points, grid)]
+    return found
+
+
+def _trainings(row: Row, reference: Reference, few: bool, look: int) -> dict[str, Any]:
+    """Return what the row of several trainings has beside: its trainings, and intervals over the choice of them.
+
+    `perDeviation` times the standard deviation of a number is half of its interval, as `mean_over_trainings` has it.
+    """
+    count = len(row.trainings)
+    spans: dict[str, list[list[float | None]]] = {}
+    for attack in [attack for attack in reference.accuracies.attacks if attack in row.accuracies.entries]:
+        tables = [training.accuracies.distance_entries[attack] for training in row.trainings]
+        grid = reference.accuracies.distances(attack).tolist()
+        values = zip(*(_grid_accuracies(table, grid) for table in tables), strict=True)
+        spans[attack] = [
+            _ends(training_interval([*each], most=100.0)) if None not in each else [None, None] for each in values
+        ]
+    half = mean_over_trainings([0.0] * (count - 1) + [1.0])
+    return {
+        "trainings": [_defense(training, reference, few, look) for training in row.trainings],
+        "perDeviation": (half.high - half.value) / float(np.std([0.0] * (count - 1) + [1.0], ddof=1)),
+        "cleanBounds": _ends(training_interval([training.accuracies.clean for training in row.trainings], most=100.0)),
+        "low": {attack: [low for low, _ in each] for attack, each in spans.items()},
+        "high": {attack: [high for _, high in each] for attack, each in spans.items()},
     }
 
 
 def _bounds(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """For each number of images the accuracies that some row has on so many, and their exact bounds."""
+    """Return for each number of images the accuracies of the rows with that number, and their exact bounds."""
     found = []
     for samples in dict.fromkeys(row.samples for row in rows if row.samples):
         alike = [row for row in rows if row.samples == samples]
@@ -380,8 +462,8 @@ def _rounded(value: float) -> float:
     return round(value, 4)
 
 
-def _aligned(entries: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
-    """Accuracies at the strengths, None where the entries have none of that strength."""
+def _grid_accuracies(entries: Mapping[float, float], strengths: Sequence[float]) -> list[float | None]:
+    """Return the accuracies at strengths; None where the entries have none of that strength."""
     values = list(entries.values())
     found = [strength_position(at, entries) for at in strengths]
     return [None if position is None else values[position] for position in found]
@@ -400,8 +482,8 @@ def _with_unique_names(rows: Sequence[Row]) -> list[Row]:
     return unique
 
 
-def _place(reference: Reference, attack: str) -> tuple[int, bool, int]:
-    """By group; within a group ranked attacks come first, and then the reference's own order counts."""
+def _sort_key(reference: Reference, attack: str) -> tuple[int, bool, int]:
+    """Return the place of an attack: by group, in a group the ranked attacks first, then in the reference's order."""
     return (
         GROUPS.index(attack_label(attack).group),
         attack not in reference.ranked,

@@ -94,7 +94,7 @@ class Beside:
     searched: bool = True
 
     @property
-    def of(self) -> int:
+    def places_count(self) -> int:
         """Number of places."""
         return len(self.field.entries) + 1
 
@@ -102,7 +102,7 @@ class Beside:
     def place(self) -> str:
         """The places that the intervals leave open."""
         span = ordinal(self.best) if self.best == self.worst else f"{ordinal(self.best)} to {ordinal(self.worst)}"
-        return f"{span} of {self.of}"
+        return f"{span} of {self.places_count}"
 
     @property
     def point(self) -> str:
@@ -124,7 +124,7 @@ class Beside:
         few = f", on {pluralise(self.samples, 'image')}" if self.samples < (self.field.images or _IMAGES) else ""
         union = (
             f" under {join_words([attack_label(attack).label for attack in self.attacks])} at once"
-            if self.several
+            if self.is_union
             else ""
         )
         number = self.accuracy
@@ -136,7 +136,7 @@ class Beside:
         return f"{said}: {self.place} beside the {whose}."
 
     @property
-    def several(self) -> bool:
+    def is_union(self) -> bool:
         """True if it is the worst case over several attacks."""
         return self.field.attack != CORRUPTIONS and len(self.attacks) > 1
 
@@ -159,7 +159,7 @@ class Beside:
             "union of": list(self.attacks),
             "place": None
             if self.masked
-            else {"rank": self.rank, "best": self.best, "worst": self.worst, "of": self.of},
+            else {"rank": self.rank, "best": self.best, "worst": self.worst, "of": self.places_count},
             "entries": [
                 {"name": entry.name, "accuracy": entry.accuracy, "clean": entry.clean, "notes": list(entry.notes)}
                 for entry in self.neighbours

@@ -1,6 +1,7 @@
 """Places on a board: by the ratio, ties by the stability constant, and the places that the intervals leave open."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,8 +83,10 @@ def ranked_entries(row: Row, reference: Reference) -> tuple[AccuracyTable, Accur
 def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | None:
     """The mean ratio of a row to the reference over all ranked entries, in percent, and the stability constant where
     the training is told and a pair of entries gives one; None where an entry is missing. It ranks the row unless some
-    of these entries are masked.
+    of these entries are masked. Of several trainings both are means.
     """
+    if row.trainings:
+        return _mean_score([score_of(training, reference) for training in row.trainings])
     entries = ranked_entries(row, reference)
     if entries is None:
         return None
@@ -93,6 +96,17 @@ def score_of(row: Row, reference: Reference) -> tuple[float, float | None] | Non
         found = stability_constant(*entries, restrict_training(row.about.trained_on, entries[1].attacks))
         constant = None if found.pair is None else found.value
     return float(_mean_ratio(matched.accuracy, matched, reference)), constant
+
+
+def _mean_score(scores: Sequence[tuple[float, float | None] | None]) -> tuple[float, float | None] | None:
+    known = [score for score in scores if score is not None]
+    if len(known) < len(scores):
+        return None
+    constants = [constant for _, constant in known if constant is not None]
+    return (
+        statistics.fmean(ratio for ratio, _ in known),
+        statistics.fmean(constants) if len(constants) == len(known) else None,
+    )
 
 
 def _mean_ratio(accuracy: NDArray[np.float64], entries: MatchedEntries, reference: Reference) -> NDArray[np.float64]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,10 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from robustatlas.common.documents import read_json, validate
 from robustatlas.common.errors import UserError
-from robustatlas.common.wording import MASKED, UPPER_BOUND, add_mark, format_counts, list_names, masked_reason
+from robustatlas.common.wording import MASKED, add_mark, format_counts, list_names, masked_reason
 from robustatlas.metrics.intervals import Interval, proportion_bounds
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.references.shipped import available_fields, load_field
+from robustatlas.metrics.trainings import mean_over_trainings
 from robustatlas.outcomes.accuracies import AccuracyTable
 from robustatlas.outcomes.bounds import upper_bound_status
 from robustatlas.outcomes.comparable import (
@@ -31,10 +34,10 @@ from robustatlas.report.facts.attack import best_known
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.definitions import CONFIDENCE, worst_case_points
 from robustatlas.report.numbers.headline import Headline, choose_headline, headline_of
-from robustatlas.report.numbers.number import MEDIAN, WORST, Number, Numbers
-from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run
+from robustatlas.report.numbers.number import Number, Numbers, Status
+from robustatlas.report.numbers.of_run import numbers_against, numbers_of_run, row_of
 from robustatlas.report.numbers.shared import subject_of
-from robustatlas.report.numbers.statistics import hypervolume_of, model_statistics
+from robustatlas.report.numbers.statistics import model_statistics
 from robustatlas.report.numbers.steadiness import stability
 from robustatlas.report.numbers.units import calibrations_of
 from robustatlas.results.result import Result
@@ -44,6 +47,9 @@ PUBLISHED_SAMPLES = {"multirobustbench-cifar10": 10_000}
 
 HYPERVOLUME_ATTACK = "linf"
 """The attack whose margins give the hypervolume of a row."""
+
+RATIO, STABILITY = "CR ", "SC floor "
+"""First words of the names of ratios, whose kind follows, and of stability constants, whose floor follows."""
 
 FEW = 0.1
 """A row with less than this share of the images of the row that has most is marked."""
@@ -72,7 +78,7 @@ _CARD = TypeAdapter(About)
 
 
 def read_about(about: str | Path | Mapping[str, Any] | None) -> dict[str, About]:
-    """Model name -> what a run does not know of its model, given as such or as the path of a JSON file.
+    """Return model name -> facts that a run does not know, given as such or as the path of a JSON file.
 
     >>> read_about({"mine": {"trained_on": {"linf": 0.03}}})["mine"].trained_on
     {'linf': 0.03}
@@ -102,25 +108,23 @@ class Row:
 
     Attributes:
         name: of the defense; unique on a board.
+        accuracies: in percent, at the points that the row and the board share.
+        about: facts on the model that its run does not know.
         samples: number of test images behind the accuracies; None where unknown, and then no interval is shown.
-        hypervolume: adversarial hypervolume in [0, 1]; None where unknown.
-        hypervolume_is: "upper bound" where it was not searched for.
-        petaflops: cost of the training in 10^15 floating point operations; None where unknown.
-        ratios: kind of competitiveness ratio -> its value and interval over all ranked entries, as on every other page;
-            empty where an entry is missing, and for rows of which only the accuracies are known.
-        medians: attack -> median size; empty with accuracies alone.
+        numbers: the rows of the table of numbers on this model: of its run, against the reference, and its stability
+            constants; empty if only the accuracies are known. A number that needs every ranked entry is absent where
+            one is missing.
+        own_names: names of the numbers that the registry has of a model alone, such as UA2.
+        notes: sentences on the row.
+        own_run: True for a run, False for a published defense.
         own_threat: attacks whose threat model is not that of the reference, so that what is said beside it holds about.
         doubts: what makes the reference worth little for the row, one sentence each.
-        constants: floor -> the stability constant with its interval, likewise.
-        worst: accuracy in percent in the worst case over all ranked attacks. None for a single attack, where an entry
-            is missing, and with accuracies alone.
-        own: name -> what a run gives by itself beside accuracies, such as UA2, in percent.
-        certified: attack -> accuracies in percent that are certain at the strengths of the board, where its threat
-            model was certified: what robust accuracy is at least.
         headline: the numbers that come first; None where they are not known.
         invalid: attack -> share of the samples at which its gradient is missing or misleads: see
             :func:`robustatlas.outcomes.accuracies.masked_shares`.
         unranked: why the row has no place, in a sentence; empty where it may have one.
+        petaflops: cost of the training in 10^15 floating point operations; None where unknown.
+        trainings: rows of the trainings with several seeds whose means the row holds; empty for a single training.
         is_suspect: True if some numbers are invalid, or the diagnosis of the run speaks against them.
     """
 
@@ -128,22 +132,17 @@ class Row:
     accuracies: AccuracyTable
     about: About = field(default_factory=About)
     samples: int | None = None
-    hypervolume: float | None = None
-    hypervolume_is: str = ""
-    notes: str = ""
+    numbers: Numbers = field(default_factory=Numbers)
+    own_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     own_run: bool = False
-    petaflops: float | None = None
-    ratios: Mapping[str, Interval] = field(default_factory=dict)
-    constants: Mapping[float, Interval] = field(default_factory=dict)
-    medians: Mapping[str, Number] = field(default_factory=dict)
     own_threat: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
-    worst: float | None = None
-    own: Mapping[str, float] = field(default_factory=dict)
-    certified: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
-    invalid: Mapping[str, float] = field(default_factory=dict)
     headline: Headline | None = None
+    invalid: Mapping[str, float] = field(default_factory=dict)
     unranked: str = ""
+    petaflops: float | None = None
+    trainings: tuple[Row, ...] = ()
     is_suspect: bool = False
 
     @property
@@ -151,27 +150,25 @@ class Row:
         """Name of the defense as people read it, with a mark if its run is suspect."""
         return add_mark(self.name, self.is_suspect)
 
-    def drop_attacks(self, unlike: Mapping[str, str]) -> Row:
-        """Return the row without the attacks that other rows have with different threat models; attack -> how these
-        differ. What rests on such an attack is gone, and a note says why."""
-        lost = [attack for attack in unlike if attack in self.accuracies.entries]
+    def drop_attacks(self, differences: Mapping[str, str]) -> Row:
+        """Return the row without attacks that other rows have with different threat models, and what rests on them.
+
+        Args:
+            differences: attack -> how its threat models differ.
+        """
+        lost = [attack for attack in differences if attack in self.accuracies.entries]
         if not lost:
             return self
         kept = {a: [*grid] for a, grid in self.accuracies.distance_entries.items() if a not in lost}
-        said = " ".join(refusal_to_compare(attack, unlike[attack]) for attack in lost)
         return replace(
             self,
             accuracies=self.accuracies.restrict_distances(kept),
-            notes="; ".join(filter(None, [self.notes, said])),
-            ratios={},
-            constants={},
-            worst=None,
-            medians={attack: median for attack, median in self.medians.items() if attack not in lost},
-            certified={attack: entries for attack, entries in self.certified.items() if attack not in lost},
+            notes=(*self.notes, *(refusal_to_compare(attack, differences[attack]) for attack in lost)),
+            numbers=Numbers(tuple(number for number in self.numbers if not {*lost} & {*number.at})),
         )
 
     def bounds(self, accuracies: Sequence[float]) -> tuple[list[float], list[float]] | None:
-        """Exact lower and upper bounds of accuracies in percent; None where the number of images is unknown."""
+        """Return exact lower and upper bounds of accuracies in percent; None if the number of images is unknown."""
         if not self.samples:
             return None
         low, high = proportion_bounds([round(a * self.samples / 100) for a in accuracies], self.samples, CONFIDENCE)
@@ -185,7 +182,7 @@ def sparse_rows(rows: Sequence[Row]) -> list[bool]:
 
 
 def published_rows(reference: Reference) -> list[Row]:
-    """The defenses that come with a reference."""
+    """Return the rows of the defenses that come with a reference."""
     samples = PUBLISHED_SAMPLES.get(reference.name)
     if reference.name in available_fields():
         samples = load_field(reference.name).images
@@ -201,7 +198,7 @@ def published_rows(reference: Reference) -> list[Row]:
                 trained_on=dict(defense.trained_on),
             ),
             samples=samples,
-            notes="; ".join(defense.notes),
+            notes=tuple(defense.notes),
             petaflops=defense.train_petaflops,
         )
         for defense in reference.defenses
@@ -209,19 +206,23 @@ def published_rows(reference: Reference) -> list[Row]:
 
 
 def run_row(result: Result, reference: Reference, about: About | None = None) -> Row:
-    """The row of a run, at the points that it shares with a reference. ``result``: the run; an attack that judges each
-    strength on its own is missing unless every strength was searched, and so are strengths that were not searched."""
-    given, sizes_only = about or About(), upper_bound_status(result.unsearched)
+    """Return the row of a run, at the points that it shares with a reference.
+
+    Args:
+        result: the run. An attack that judges each strength on its own is missing unless every strength was searched,
+            and so are strengths that were not searched.
+        reference: accuracies that the board compares with.
+        about: facts on the model that the run does not know.
+    """
+    facts, sizes_only = about or About(), upper_bound_status(result.unsearched)
     result = result.select_searched()
     held = hold_against(result, reference, result.records.values(), result.identity)
-    volume = hypervolume_of(result, HYPERVOLUME_ATTACK)
     judged = result.select_judged()
-    table = numbers_of_run(result, worst_case_points(judged))
-    against = numbers_against(result, held) if held.complete else Numbers()
+    numbers = _row_numbers(result, judged, held, facts)
     partly = [attack for attack in result.attacks if attack not in judged.attacks]
     compared = {attack: judged.distances(attack) for attack in judged.attacks if attack not in held.unlike}
     notes = [
-        given.notes,
+        facts.notes,
         f"unfinished run, samples not yet evaluated: {format_counts(result.missing)}" if result.missing else "",
         *([f"{MASKED}. {masked_reason(result.invalid)}"] if result.invalid else []),
         *result.warnings,
@@ -235,24 +236,121 @@ def run_row(result: Result, reference: Reference, about: About | None = None) ->
         name=result.name,
         is_suspect=result.is_suspect,
         accuracies=judged.restrict_distances(compared).accuracies(),
-        about=given.model_copy(update={"title": ""}) if given.title == result.name else given,
+        about=facts.model_copy(update={"title": ""}) if facts.title == result.name else facts,
         samples=result.samples,
-        hypervolume=volume.mean if volume else None,
-        hypervolume_is=UPPER_BOUND if volume and not result.outcome(HYPERVOLUME_ATTACK).frontier else "",
-        notes="; ".join(note for note in notes if note),
+        numbers=numbers,
+        own_names=tuple(model_statistics(judged)),
+        notes=tuple(filter(None, notes)),
         own_run=True,
-        ratios={one.what.removeprefix("CR "): one for one in against if one.what.startswith("CR ")},
-        medians={median.attack: median for median in table.select(MEDIAN) if median.attack in judged.attacks},
         own_threat=held.own_threat,
         doubts=held.doubts,
-        constants=stability(judged, held, given.trained_on)[1] if held.complete and given.tells_training else {},
-        worst=_worst_case(judged, held),
-        own={name: table.select(name)[0].value for name in model_statistics(judged)},
-        certified=_certified(result, reference),
+        headline=headline_of(numbers, choose_headline([judged])),
         invalid=result.invalid,
-        headline=headline_of(table, choose_headline([judged])),
         unranked=" ".join(filter(None, [held.other_data, *result.unproven.values()])),
     )
+
+
+def _row_numbers(result: Result, judged: Result, held: Held, about: About) -> Numbers:
+    """Return the table of numbers of a run, not of its parts; the worst case is over the ranked attacks of all rows."""
+    ranked = held.ranked if held.complete else {}
+    worst_at = worst_case_points(judged.restrict_distances(ranked)) if len(ranked) > 1 else {}
+    numbers = Numbers(tuple(one for one in numbers_of_run(result, worst_at) if one.model == result.name))
+    if not held.complete:
+        return numbers
+    numbers += numbers_against(result, held)
+    if not about.tells_training:
+        return numbers
+    at = {attack: tuple(strengths) for attack, strengths in ranked.items()}
+    _, constants = stability(judged, held, about.trained_on)
+    return numbers + [row_of(result, found, f"{STABILITY}{floor:g}", at) for floor, found in constants.items()]
+
+
+_SEED = re.compile(r"(?P<recipe>.+?)[-_ ]seed[-_ ]?\d+")
+"""A name that tells the seed of the training, as `make_board.py` and studies give it."""
+
+
+def join_trainings(rows: Sequence[Row]) -> list[Row]:
+    """Return one row for each recipe: runs whose names differ in the seed alone are trainings of one recipe.
+
+    Args:
+        rows: of single trainings.
+
+    Returns:
+        the rows, in the order of their first trainings; a recipe with one training keeps its row.
+    """
+    recipes: dict[str, list[Row]] = {}
+    for row in rows:
+        recipes.setdefault(_recipe_name(row), []).append(row)
+    found: list[Row] = []
+    for row in rows:
+        trainings = recipes[_recipe_name(row)]
+        if not _recipe_name(row) or len({training.name for training in trainings}) < max(2, len(trainings)):
+            found.append(row)
+        elif row is trainings[0]:
+            found.append(_row_of_trainings(_recipe_name(row), trainings))
+    return found
+
+
+def _recipe_name(row: Row) -> str:
+    """Return the name of a run without the seed of its training; empty if it tells none."""
+    found = _SEED.fullmatch(row.name) if row.own_run else None
+    return found["recipe"] if found else ""
+
+
+def _row_of_trainings(name: str, rows: Sequence[Row]) -> Row:
+    """Return the row of the means over trainings, at the points and of the numbers that every training has."""
+    first = rows[0]
+    entries = {
+        attack: {
+            at: float(np.mean([row.accuracies.accuracy_at_distance(attack, at) for row in rows]))
+            for at in grid
+            if all(attack in row.accuracies.entries and at in row.accuracies.distance_entries[attack] for row in rows)
+        }
+        for attack, grid in first.accuracies.distance_entries.items()
+    }
+    clean = float(np.mean([row.accuracies.clean for row in rows]))
+    samples = [row.samples for row in rows if row.samples]
+    return Row(
+        name=name,
+        is_suspect=any(row.is_suspect for row in rows),
+        accuracies=AccuracyTable.from_distances(clean, {attack: grid for attack, grid in entries.items() if grid}),
+        about=first.about,
+        samples=min(samples, default=None),
+        numbers=Numbers(tuple(_means_over_trainings(name, rows))),
+        own_names=first.own_names,
+        notes=tuple(note for note in first.notes if all(note in row.notes for row in rows)),
+        own_run=True,
+        own_threat=tuple(dict.fromkeys(attack for row in rows for attack in row.own_threat)),
+        doubts=tuple(dict.fromkeys(doubt for row in rows for doubt in row.doubts)),
+        invalid={attack: share for row in rows for attack, share in row.invalid.items()},
+        unranked=next((row.unranked for row in rows if row.unranked), ""),
+        trainings=tuple(rows),
+    )
+
+
+def _means_over_trainings(name: str, rows: Sequence[Row]) -> Iterator[Number]:
+    """Yield each number that all trainings have as its mean, with the interval over the choice of trainings."""
+    tables = [{(number.what, *number.at.items()): number for number in row.numbers} for row in rows]
+    for key, number in tables[0].items():
+        each = [table[key] for table in tables if key in table and math.isfinite(table[key].value)]
+        if len(each) == len(rows):
+            doubtful = next((one for one in each if one.status is not Status.OK), number)
+            over = training_interval([one.value for one in each])
+            yield replace(doubtful, **vars(over), model=name, decided_by={})
+
+
+def training_interval(values: Sequence[float], most: float = math.inf) -> Interval:
+    """Return the mean over trainings with Student's interval, cut at 0 and at the largest value that is possible.
+
+    Args:
+        values: a number of each training, which is at least 0.
+        most: the largest possible value.
+
+    >>> print(training_interval([1.0, 2.0, 6.0]))
+    3.00 [0.00, 9.57]
+    """
+    over = mean_over_trainings(values, CONFIDENCE)
+    return replace(over, low=max(0.0, over.low), high=min(over.high, most))
 
 
 @dataclass(frozen=True)
@@ -309,22 +407,7 @@ def _always_right(grids: Sequence[Mapping[str, Sequence[float]]]) -> Reference:
     return Reference("none", "", AccuracyTable.from_distances(100.0, entries), ranked=tuple(shared))
 
 
-def _certified(result: Result, reference: Reference) -> dict[str, dict[float, float]]:
-    """Return certified accuracies of the model itself; a certified size covers every strength below it."""
-    held = {row: sizes for row, sizes in result.certified_sizes.items() if not sizes.of}
-    shared = {row: reference.accuracies.distances(row).tolist() for row in held if row in reference.accuracies.attacks}
-    return {row: dict(zip(grid, held[row].accuracies(grid).tolist(), strict=True)) for row, grid in shared.items()}
-
-
 def _sentences_on_finders(result: Result) -> list[str]:
-    """A sentence for each attack of whose smallest examples some were handed over."""
+    """Return a sentence for each attack some of whose smallest examples were handed over."""
     known = {attack: best_known(result, attack) for attack in result.attacks}
     return [found.sentence(attack) for attack, found in known.items() if found is not None and found.names]
-
-
-def _worst_case(judged: Result, held: Held) -> float | None:
-    if len(held.ranked) < 2 or not held.complete:
-        return None
-    shared = judged.restrict_distances(held.ranked)
-    worst = numbers_of_run(shared, worst_case_points(shared)).find(WORST)
-    return None if worst is None else worst.value

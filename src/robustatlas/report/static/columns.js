@@ -5,7 +5,7 @@
  * The columns of the board: those that are usual, and all that can be chosen.
  *
  * @typedef {Summary & {defense: Defense, about: boolean, rank: number | null, range: [number, number] | null, before: number | null,
- *   extra: string, trained: string, haystack: string}} Row
+ *   extra: string, trained: string, haystack: string, trainings: Row[]}} Row
  * @typedef {{key: string, entries: Entries, rows: Row[]}} Ranked all rows of one view, by their ranks; `key` says which view
  *
  * `below` is what stands small under it on the screen, and `masked` whether the number rests on attacks under which the row is
@@ -72,7 +72,7 @@ const Columns = (() => {
       // The headline: the accuracies at the strengths that papers give come before every average.
       ...standards(board).map(({ attack, level, name, hint }) => number({ key: `robust-${attack.name}`, title: `${name}, %`, hint,
         value: ({ defense }) => defense.accuracies[attack.name]?.[level] ?? null, masked: ({ defense }) => defense.invalid.includes(attack.name),
-        below: ({ defense }) => (defense.certified[attack.name] ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : between(spanAt(defense, attack.name, level))) })),
+        below: ({ defense }) => ((defense.certified[attack.name]?.[level] ?? null) !== null ? `certified ≥ ${fixed(defense.certified[attack.name][level], digitsOf(defense))}` : between(spanAt(defense, attack.name, level))) })),
       number({ key: "cr", title: `${ratioOf(board).short}, %`, hint: `${ratioOf(board).hint} with its 95% interval`, value: (row) => row.cr, masked: byEntries }),
       number({ key: "clean", title: "Clean, %", hint: "Accuracy on unperturbed images", value: (row) => row.defense.clean }),
       ...(board.compared ? [number({ key: "sc", title: "SC, lower: steadier", hint: "Stability constant as published, with its 95% interval; lower is steadier; – where the training is not stated, or no pair of entries is close enough",
@@ -87,7 +87,7 @@ const Columns = (() => {
     /** What no defense of the board has said needs no column. @param {(defense: Defense) => boolean} known @param {Column} column */
     const where = (known, column) => { if (defenses.some(known)) columns.push(column); };
     /** What withstands all attacks stands before an average over attacks and strengths. */
-    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : columns.findIndex(({ key }) => key === "cr"), 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the middle one of its strengths",
+    if (defenses.some((defense) => defense.union !== null)) columns.splice(board.compared ? columns.length : columns.findIndex(({ key }) => key === "cr"), 0, number({ key: "union", title: "Union, %", hint: "Accuracy under all ranked attacks at once, each at the strength that papers give, or else at the middle one of its strengths",
       usual: !board.compared, value: (row) => row.defense.union, masked: ({ defense }) => board.attacks.some(({ name, ranked }) => ranked && defense.invalid.includes(name)) }));
     /** Of a telephone one number is in view: the one that ranks. */
     if (matchMedia("(max-width: 640px)").matches) columns.splice(2, 0, ...columns.splice(columns.findIndex(({ key }) => key === "cr"), 1));
@@ -96,7 +96,7 @@ const Columns = (() => {
         : "Accuracy under all core attacks of ImageNet-UA at once, up to this level", usual: name === "UA2 medium", value: (row) => row.defense.own[name] ?? null, masked: ({ defense }) => defense.invalid.length > 0 }));
     }
     where((defense) => defense.hypervolume !== null, number({ key: "hypervolume", title: `AH ${board.hypervolume}`, hint: `Adversarial hypervolume under ${board.hypervolume}, 0 to 1`,
-      value: (row) => row.defense.hypervolume, show: ({ defense }) => fixed(defense.hypervolume, 3), below: ({ defense }) => defense.hypervolumeIs,
+      value: (row) => row.defense.hypervolume, show: ({ defense }) => fixed(defense.hypervolume, 3), below: ({ defense }) => (defense.invalid.includes("linf") ? "" : defense.hypervolumeIs),
       masked: ({ defense }) => defense.invalid.includes("linf") }));
     where((defense) => defense.petaflops !== null, number({ key: "petaflops", title: "PetaFLOPs", hint: "Cost of the training", usual: false,
       value: (row) => row.defense.petaflops, show: (row) => whole(row.defense.petaflops), descends: false }));

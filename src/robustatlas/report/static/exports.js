@@ -45,7 +45,7 @@ const Exports = (() => {
     const own = [...new Set(rows.flatMap(({ defense }) => Object.keys(defense.own)))];
     const lines = [["rank", "rank_best", "rank_worst", "defense", "images", "cr", "cr_low", "cr_high", "clean", "clean_low", "clean_high", "sc",
       "sc_floor_1", "seen", "uar", "union", "hypervolume_linf", "train_petaflops", "hypervolume_is", "extra_data", "architecture", "missing_entries", "paper", "board",
-      "reference", "attacks", "sc_low", "sc_high", "sc_floor_1_low", "sc_floor_1_high", "masked", ...own]];
+      "reference", "attacks", "sc_low", "sc_high", "sc_floor_1_low", "sc_floor_1_high", "masked", "trainings", ...own]];
     for (const row of rows) {
       const { defense } = row;
       const numbers = [row.cr, row.span?.[0], row.span?.[1], defense.clean, defense.cleanBounds?.[0], defense.cleanBounds?.[1], row.sc,
@@ -53,7 +53,7 @@ const Exports = (() => {
       lines.push([row.rank, row.range?.[0], row.range?.[1]].map((place) => String(place ?? "")).concat(
         inert(defense.name), String(defense.samples ?? ""), numbers.map((value) => String(value ?? "")), defense.hypervolumeIs, String(defense.extraData ?? ""),
         inert(defense.architecture), String(row.missing), inert(defense.url), view.kind, inert(view.board.reference.name), inert(attacks),
-        [...(row.scSpan ?? ["", ""]), ...(row.scFlooredSpan ?? ["", ""])].map(String), row.masked.length > 0 ? Columns.MASKED : "",
+        [...(row.scSpan ?? ["", ""]), ...(row.scFlooredSpan ?? ["", ""])].map(String), row.masked.length > 0 ? Columns.MASKED : "", String(row.trainings.length || 1),
         own.map((name) => String(defense.own[name] ?? ""))));
     }
     return lines.map((line) => line.map(quote).join(",")).join("\r\n") + "\r\n";
@@ -66,8 +66,8 @@ const Exports = (() => {
   function json(view, rows) {
     return JSON.stringify({
       kind: view.kind, reference: view.board.reference.name, confidence: 0.95, attacks: attacksOf(view),
-      rows: rows.map(({ defense, rank, range, cr, span, sc, scSpan, scFloored, scFlooredSpan, masked, seen, uar, missing }) => ({
-        rank, rankRange: range, name: defense.name, images: defense.samples, clean: defense.clean, cleanInterval: defense.cleanBounds,
+      rows: rows.map(({ defense, rank, range, cr, span, sc, scSpan, scFloored, scFlooredSpan, masked, seen, uar, missing, trainings }) => ({
+        rank, rankRange: range, name: defense.name, trainings: trainings.map((one) => one.defense.name), images: defense.samples, clean: defense.clean, cleanInterval: defense.cleanBounds,
         cr, crInterval: span, sc, scInterval: scSpan, scFloored, scFlooredInterval: scFlooredSpan, masked: masked.length > 0 ? Columns.MASKED : null, seen, uar, union: defense.union, own: defense.own, hypervolume: defense.hypervolume, hypervolumeIs: defense.hypervolumeIs, missing, extraData: defense.extraData,
         petaflops: defense.petaflops, architecture: defense.architecture, trainedOn: defense.trainedOn && defense.trainedTyped, title: defense.title,
         url: defense.url, notes: defense.notes,

@@ -54,11 +54,16 @@
     const ranks = Metrics.ranks(summaries);
     const ranges = Metrics.rankRanges(summaries.map(({ cr, span, masked, unranked }) => (cr === null || masked.length > 0 || unranked ? null : span ?? [cr, cr])));
     const before = isOfficial ? null : new Map(rank(kind, officialSelection()).rows.map((row) => [row.defense, row.rank]));
-    const rows = board.defenses.map((defense, i) => ({
-      ...summaries[i], defense, about: Columns.isAbout({ defense }, entries, board), rank: ranks[i], range: ranges[i], before: before?.get(defense) ?? null,
+    /** @type {(defense: Defense, summary: Summary) => Row} */
+    const unplaced = (defense, summary) => ({
+      ...summary, defense, about: Columns.isAbout({ defense }, entries, board), rank: null, range: null, before: null,
       extra: defense.extraData === null ? "–" : defense.extraData ? "yes" : "no",
       trained: trainedText(defense),
       haystack: `${defense.name} ${defense.title} ${defense.architecture}`.toLowerCase(),
+      trainings: (defense.trainings ?? []).map((training) => unplaced(training, Metrics.summarize(board, training, entries, kind, isOfficial))),
+    });
+    const rows = board.defenses.map((defense, i) => ({
+      ...unplaced(defense, summaries[i]), rank: ranks[i], range: ranges[i], before: before?.get(defense) ?? null,
     }));
     rows.sort((a, b) => (a.rank ?? Infinity) - (b.rank ?? Infinity) || a.missing - b.missing);
     for (const other of known.keys()) if (!other.endsWith(` ${official}`)) known.delete(other);
@@ -125,6 +130,7 @@
     const isOfficial = writeSelection(state.selection) === official;
     Page.element("choice-summary").textContent = `${isOfficial && board.official ? "official set, " : ""}${attacks} of ${Page.counted(board.attacks.length, "attack")}`;
     drawOwn(rows, entries, complete);
+    drawBeside(rows);
     Page.element("official").hidden =
       isOfficial && state.order === "average" && state.mode === "individual" && state.sort === "rank" && !state.descending;
   }
@@ -140,6 +146,17 @@
     const isOfficial = writeSelection(state.selection) === official;
     const whose = !isOfficial ? "Your ranking" : board.official && state.mode === "individual" ? "Official ranking" : "Ranking";
     return `${whose} by CR ${kindOf(state)} (${MEANINGS[kindOf(state)]})${isOfficial ? "" : ", attacks of your choice"}`;
+  }
+
+  /** The own runs that rank best beside the field. @param {Row[]} rows in the order of their ranks */
+  function drawBeside(rows) {
+    const target = document.querySelector(".beside");
+    if (!target) return;
+    const views = /** @type {HTMLElement[]} */ ([...target.children]);
+    const names = [...new Set(ownRows(rows).map(({ defense }) => defense.name).filter((name) => views.some((view) => view.dataset.run === name)))];
+    const shown = names.slice(0, Number(/** @type {HTMLElement} */ (target).dataset.most));
+    for (const view of views) view.hidden = !shown.includes(view.dataset.run ?? "");
+    for (const name of shown) target.append(...views.filter((view) => view.dataset.run === name));
   }
 
   /**
@@ -161,7 +178,7 @@
     const alone = row.rank !== null && Columns.rangeOf(row) ? ` (${ordinal(row.rank)} by the number alone). ` : ". ";
     const name = board.compared ? `CR ${kindOf(state)}` : state.order === "average" ? "Average over attacks, strengths and clean images" : "Lowest accuracy";
     const union = board.compared || row.defense.union === null ? "" : `, union ${Page.fixed(row.defense.union, 1)}%`;
-    const ratio = row.cr === null ? "" : `${name} ${Page.fixed(row.cr, 1)}%${row.span ? ` (${Columns.between(row.span)})` : ""}${union} on ${Page.counted(row.defense.samples ?? 0, "image")}. `;
+    const ratio = row.cr === null ? "" : `${name} ${Page.fixed(row.cr, 1)}%${row.span ? ` (${Columns.between(row.span)})` : ""}${union} on ${Page.counted(row.defense.samples ?? 0, "image")}${row.trainings.length > 0 ? `, over ${Page.counted(row.trainings.length, "training")}` : ""}. `;
     const first = row.defense.headline ? `${row.defense.headline}. Rank: ` : "";
     target.replaceChildren(link, " ", first, make("b", { class: "place" }, place), alone, ratio, breaking(row, entries), " ", weakest(row, entries),
       others.length > 0 ? ` And ${Page.counted(others.length, "more run")} of yours.` : "");

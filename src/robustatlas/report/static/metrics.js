@@ -20,7 +20,10 @@
  *   cleanBounds: number[] | null, low: Record<string, (number | null)[]>, high: Record<string, (number | null)[]>,
  *   ratios: Record<string, number[]>, samples: number | null, few: boolean, hypervolume: number | null, hypervolumeIs: string,
  *   constants: Record<string, number[]>, most: number | null, invalid: string[], unranked: string,
- *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownThreats: string[], headline: string, look: number, certified: Record<string, number[]>}} Defense
+ *   union: number | null, own: Record<string, number>, petaflops: number | null, notes: string, ownRun: boolean, halves: Record<string, string>, ownThreats: string[], headline: string, look: number, certified: Record<string, (number | null)[]>,
+ *   trainings?: Defense[], perDeviation?: number}} Defense
+ * `trainings` are those whose means a row holds, with the bounds over the choice of trainings; `perDeviation` is half of such an interval
+ * in standard deviations.
  * `headline` is the number that comes first of a run, in words;
  * `halves` says for each attack of a run from where on half of the images are wrong; `ownThreats` are attacks whose threat model is not
  * that of the reference, so that what is said beside it holds about; `look` is its place among the looks of the board;
@@ -61,7 +64,7 @@ const Metrics = (() => {
    */
   function bounded(board) {
     const places = new Map(board.bounds.map(({ samples, of }) => [samples, new Map(of.map((accuracy, place) => [accuracy, place]))]));
-    for (const defense of board.defenses) {
+    for (const defense of board.defenses.flatMap((each) => each.trainings ?? [each])) {
       const known = board.bounds.find(({ samples }) => samples === defense.samples);
       const place = places.get(defense.samples ?? 0);
       const ends = (/** @type {"low" | "high"} */ end) => Object.fromEntries(Object.entries(defense.accuracies).map(([attack, values]) =>
@@ -287,6 +290,7 @@ const Metrics = (() => {
    * @returns {Summary}
    */
   function summarize(board, defense, entries, kind, official = false) {
+    if (defense.trainings) return summarizeTrainings(board, defense, defense.trainings, entries, kind, official);
     const { accuracies, low, high, ...profile } = profileOf(board, defense, entries);
     if (profile.missing > 0) return { ...profile, cr: null, span: null };
     const known = official ? defense.ratios[kind] : undefined;
@@ -296,6 +300,44 @@ const Metrics = (() => {
       ...profile, cr, span: span && [span[0], Math.max(cr, Math.min(span[1], defense.most ?? Infinity))],
       scSpan: (official && defense.constants[0]) || profile.scSpan, scFlooredSpan: (official && defense.constants[1]) || profile.scFlooredSpan,
     };
+  }
+
+  /**
+   * The row of several trainings: of each number the mean, with the interval over the choice of trainings, as
+   * `mean_over_trainings` has it.
+   * @param {Board} board
+   * @param {Defense} defense
+   * @param {Defense[]} trainings
+   * @param {Entries} entries
+   * @param {Kind} kind
+   * @param {boolean} official
+   * @returns {Summary}
+   */
+  function summarizeTrainings(board, defense, trainings, entries, kind, official) {
+    const each = trainings.map((training) => summarize(board, training, entries, kind, official));
+    const over = (/** @type {"cr" | "sc" | "scFloored" | "seen" | "uar"} */ key) => overTrainings(each.map((one) => one[key]), defense.perDeviation ?? 0);
+    const [cr, sc, scFloored] = [over("cr"), over("sc"), over("scFloored")];
+    const most = defense.most ?? Infinity;
+    return {
+      cr: cr.mean, span: cr.mean === null || cr.span === null ? null : [cr.span[0], Math.max(cr.mean, Math.min(cr.span[1], most))],
+      sc: sc.mean, scSpan: sc.span, scFloored: scFloored.mean, scFlooredSpan: scFloored.span, seen: over("seen").mean, uar: over("uar").mean,
+      witness: null, missing: Math.max(...each.map(({ missing }) => missing)), masked: maskedAt(board, defense, entries), unranked: defense.unranked,
+    };
+  }
+
+  /**
+   * The mean over trainings and Student's interval, cut at 0; no mean where a training lacks the number, and no interval where
+   * all are equal.
+   * @param {(number | null)[]} values
+   * @param {number} perDeviation half of the interval in standard deviations
+   * @returns {{mean: number | null, span: [number, number] | null}}
+   */
+  function overTrainings(values, perDeviation) {
+    const known = values.flatMap((value) => (value === null ? [] : [value]));
+    if (known.length < values.length) return { mean: null, span: null };
+    const mean = sum(known) / known.length;
+    const half = perDeviation * Math.sqrt(sum(known.map((value) => (value - mean) ** 2)) / (known.length - 1));
+    return { mean, span: half > 1e-9 * Math.abs(mean) ? [Math.max(0, mean - half), mean + half] : null };
   }
 
   /**

@@ -34,6 +34,7 @@ const Table = (() => {
    */
   function tagsOf(defense, mixed) {
     return [...(defense.ownRun && mixed ? [make("span", { class: "tag" }, "your run")] : []),
+      ...(defense.trainings ? [make("span", { class: "tag" }, `mean of ${defense.trainings.length} seeds`)] : []),
       ...(defense.few ? [make("span", { class: "tag few", title: "Other rows rest on far more images; this place says little" },
         `only ${Page.counted(defense.samples ?? 0, "image")}`)] : [])];
   }
@@ -50,7 +51,7 @@ const Table = (() => {
       return [show(row), Columns.rangeOf(row) && row.rank !== null ? `${row.rank} by number` : "", moved ? `was ${row.before}` : ""];
     }
     if (key === "cr" && row.cr === null) return [`incomplete, ${row.missing} missing`];
-    if (key === "cr") return [show(row), row.span ? Columns.between(row.span) : "images unknown", mark];
+    if (key === "cr") return [show(row), row.span ? Columns.between(row.span) : row.trainings.length > 0 ? "all alike" : "images unknown", mark];
     return [show(row), below?.(row) ?? "", mark];
   }
 
@@ -117,6 +118,8 @@ const Table = (() => {
     const head = /** @type {HTMLElement} */ (table.querySelector("thead"));
     const mixed = board.defenses.some(({ ownRun }) => !ownRun);
     table.classList.toggle("mixed", mixed);
+    /** Trainings of a row of several: they are shown below it where it is open, have no place and are not compared. */
+    const trainings = new Set(board.defenses.flatMap((defense) => defense.trainings ?? []));
     /** @type {Map<string, Built>} */
     const built = new Map();
     /** @type {Map<string, HTMLElement>} */
@@ -180,7 +183,7 @@ const Table = (() => {
       const widestPart = widestOfAll([...new Set(rows.flatMap(({ defense }) => defense.parts))]);
       const widestName = widestOfAll(rows.map(({ defense }) => defense.parts.join("")));
       const few = rows.filter(({ defense }) => defense.few).sort((a, b) => (b.defense.samples ?? 0) - (a.defense.samples ?? 0)).slice(0, 1);
-      const names = make("th", { class: "name" }, make("div", {}, widestPart), make("div", { class: "whole" }, widestName), ...few.flatMap(({ defense }) => tagsOf(defense, mixed)));
+      const names = make("th", { class: "name" }, make("div", {}, widestPart), make("div", { class: "whole" }, widestName), ...rows.filter(({ defense }) => defense.trainings).slice(0, 1).flatMap(({ defense }) => tagsOf(defense, mixed)), ...few.flatMap(({ defense }) => tagsOf(defense, mixed)));
       const samples = columns.map((column, i) => (column.key === "defense" ? names : make("td", { class: `${column.kind} ${column.key}` },
         ...widest[i].map((row) => make("div", {}, ...contentOf(column, row, linesOf(column, row), rankOnItsEntries))))));
       const headings = [...head.querySelectorAll("th")].map((heading) => /** @type {HTMLElement} */ (heading.cloneNode(true)));
@@ -206,7 +209,8 @@ const Table = (() => {
         if (!open.delete(defense.name)) open.add(defense.name);
         place();
       });
-      const tr = make("tr", { role: "row", ...(defense.ownRun ? { class: "own" } : {}) }, make("td", { role: "cell", class: "pick" }, make("span", {}, more, pick)));
+      pick.hidden = trainings.has(defense);
+      const tr = make("tr", { role: "row", class: `${defense.ownRun ? "own" : ""} ${trainings.has(defense) ? "training" : ""}` }, make("td", { role: "cell", class: "pick" }, make("span", {}, more, pick)));
       /** @type {Map<string, Written>} */
       const cells = new Map();
       for (const column of columns) {
@@ -226,7 +230,7 @@ const Table = (() => {
     /** @param {Defense} defense */
     function headingOf(defense) {
       const name = defense.url ? make("a", { href: defense.url, rel: "noopener" }, nameOf(defense)) : nameOf(defense);
-      return make("th", { role: "rowheader", scope: "row", class: "name", "data-key": "defense", "data-name": defense.name }, name, ...tagsOf(defense, mixed));
+      return make("th", { role: "rowheader", scope: "row", class: "name", "data-key": "defense", "data-name": defense.name }, name, ...tagsOf(defense, mixed && !trainings.has(defense)));
     }
 
     /** @param {Row} row */
@@ -259,7 +263,7 @@ const Table = (() => {
       const facts = [
         ["Name", defense.parts.join("") === defense.name ? "" : defense.name], ["Paper", defense.title], ["Trained against", row.trained], ["Architecture", defense.architecture],
         ["Extra data", row.extra === "–" ? "" : row.extra], ["Training", defense.petaflops === null ? "" : `${Columns.whole(defense.petaflops)} PetaFLOPs`],
-        ["Images", defense.samples === null ? "not known" : Columns.whole(defense.samples)], ["Notes", defense.notes],
+        ["Trainings", (defense.trainings ?? []).map(({ name }) => name).join(", ")], ["Images", defense.samples === null ? "not known" : Columns.whole(defense.samples)], ["Notes", defense.notes],
       ].filter(([, text]) => text).map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, text)));
       const strips = board.attacks.filter(({ name }) => defense.accuracies[name]).map((attack) => make("tr", {},
         make("th", { scope: "row", ...(defense.ownThreats.includes(attack.name) ? { class: "hatched", title: OTHER_THREAT } : {}) }, attack.label,
@@ -267,7 +271,7 @@ const Table = (() => {
         ...attack.written.map((strength, level) => cellOf(defense, attack.name, strength, level)))).concat(
         board.attacks.filter(({ name }) => defense.certified[name]).map((attack) => make("tr", { class: "certified" },
           make("th", { scope: "row" }, `${attack.label} certified, at least`),
-          ...attack.written.map((strength, level) => shaded(defense.certified[attack.name][level], strength, `strength ${strength}: certified, at least ${Columns.fixed(defense.certified[attack.name][level], Columns.digitsOf(defense))}%`)))));
+          ...attack.written.map((strength, level) => certifiedCell(defense, attack.name, strength, level)))));
       const most = Math.max(...board.attacks.map((attack) => attack.strengths.length));
       const cells = make("table", { class: "cells" },
         make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Attack"),
@@ -292,6 +296,18 @@ const Table = (() => {
     }
 
     /**
+     * @param {Defense} defense
+     * @param {string} attack
+     * @param {string} strength
+     * @param {number} level
+     */
+    function certifiedCell(defense, attack, strength, level) {
+      const value = defense.certified[attack][level];
+      if (value === null || value === undefined) return make("td", {}, "–");
+      return shaded(value, strength, `strength ${strength}: certified, at least ${Columns.fixed(value, Columns.digitsOf(defense))}%`);
+    }
+
+    /**
      * @param {number} value in percent
      * @param {string} strength
      * @param {string} said
@@ -302,11 +318,12 @@ const Table = (() => {
       return cell;
     }
 
-    /** @param {Row} row @returns {HTMLElement[]} its line, and its details where they are open */
+    /** @param {Row} row @returns {HTMLElement[]} its line, and its details and trainings where they are open */
     function linesFor(row) {
       const { name } = row.defense;
       const { tr, pick, more } = fillRow(row);
-      tr.setAttribute("aria-rowindex", `${(places.get(row) ?? 0) + 2}`);
+      const index = places.get(row);
+      if (index !== undefined) tr.setAttribute("aria-rowindex", `${index + 2}`);
       pick.checked = last.compared.includes(name);
       pick.disabled = !pick.checked && last.full;
       pick.title = pick.disabled ? "Five are compared; untick one first" : "";
@@ -315,7 +332,7 @@ const Table = (() => {
       if (!open.has(name)) return [tr];
       const detail = details.get(name) ?? detailOf(row);
       details.set(name, detail);
-      return [tr, detail];
+      return [tr, detail, ...row.trainings.flatMap(linesFor)];
     }
 
     function nothing() {
@@ -332,11 +349,12 @@ const Table = (() => {
     function draw(state, rows, all, compared, pinned) {
       const first = rows.filter(({ defense }) => defense.name === pinned);
       const others = first.length > 0 ? rows.filter((row) => row !== first[0]) : rows;
-      last = { rows: [...first, ...others], all, compared, full: compared.length >= Address.MOST_COMPARED, pinned };
-      said = new Map(all.map((row) => [row, columns.map((column) => linesOf(column, row))]));
+      const every = all.flatMap((row) => [row, ...row.trainings]);
+      last = { rows: [...first, ...others], all: every, compared, full: compared.length >= Address.MOST_COMPARED, pinned };
+      said = new Map(every.map((row) => [row, columns.map((column) => linesOf(column, row))]));
       places = new Map(last.rows.map((row, place) => [row, place]));
       table.setAttribute("aria-rowcount", `${last.rows.length + 1}`);
-      setWidths(all);
+      setWidths(every);
       place();
       for (const heading of head.querySelectorAll("th[data-key]")) {
         if (heading.getAttribute("data-key") !== state.sort) heading.removeAttribute("aria-sort");
