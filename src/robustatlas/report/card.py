@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import matplotlib as mpl
+import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -258,9 +259,13 @@ def _draw_row(axes: Axes, run: RunFacts, name: str, attack: AttackFacts | None, 
     axes.plot([_LEFT, _RIGHT], [base, base], _FAINT, lw=0.7, clip_on=False)
     if attack and attack.curve:
         steps = StepCurve.from_curve(attack.curve.distance_curve, attack.strengths, last)
-        sizes = [*[round(x(size), 1) for size in steps.sizes for _ in range(2)][1:], _RIGHT]
-        heights = [round(base - _CURVE * (1 - error / 100), 1) for error in steps.error for _ in range(2)]
-        axes.fill([_LEFT, *sizes, _RIGHT], [base, *heights, base], _FILL, linewidth=0, clip_on=False)
+        heights = (
+            np.round(_CURVE * (1 - steps.error / 100) * 4) / 4
+        )  # in quarters of a point, as finer steps are not seen
+        kept = np.flatnonzero(np.diff(heights, prepend=np.nan))
+        sizes = [*[round(x(size), 1) for size in steps.sizes[kept] for _ in range(2)][1:], _RIGHT]
+        tops = (base - np.repeat(heights[kept], 2)).tolist()
+        axes.fill([_LEFT, *sizes, _RIGHT], [base, *tops, base], _FILL, linewidth=0, clip_on=False)
     if proved > 0:
         axes.plot([_LEFT, x(proved)], [base, base], _PROVED, lw=2.2, solid_capstyle="butt", clip_on=False)
     if attack is None:
