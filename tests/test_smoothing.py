@@ -264,4 +264,4 @@ def test_what_the_true_gradient_makes_of_a_smoothed_example_does_not_count_as_it
     result = ra.evaluate(net, digits_said_by(net, 12), attack, strengths=strengths, diagnose=False, progress=False)
     outcome = result.outcome("l2")
     assert any("through smoothed ReLUs" not in kind for kind in outcome.counts_by_run()), "the ascent found some"
-    assert outcome.true_size is not None and np.isinf(outcome.true_size).all()
+    assert outcome.true_gradient_size is not None and np.isinf(outcome.true_gradient_size).all()
