@@ -73,9 +73,8 @@ def test_where_it_stands() -> None:
     value = facts.model_numbers["UA2 medium"].value
     assert run_as_json(facts)["UA2 medium"]["value"] == pytest.approx(value)
     assert facts.model_numbers.keys() >= {"UA2 low", "UA2 medium", "UA worst high"}
-    assert run_row(result(), Ground.from_results([result()]).reference).numbers.find(
-        "UA2 medium"
-    ).value == pytest.approx(value)
+    row = run_row(result(), Ground.from_results([result()]).reference)
+    assert row.numbers.find("UA2 medium").value == pytest.approx(value)
     assert required_number(Requirement.parse("ua2-medium>=10"), result(), facts).value == pytest.approx(value)
     for given, meant in (("ua2-medium>=0.1", "ua2-medium>=10"), ("ua-worst-high<=0.25", "ua-worst-high<=25")):
         with pytest.raises(UserError, match=f"is in percent; for .* give {meant}"):
