@@ -76,7 +76,7 @@ class RunNumbers:
         """The numbers that need no reference."""
         return numbers_of_run(self.result, worst_case_points(self.complete_table))
 
-    def against(self, reference: Reference) -> tuple[Held, Numbers]:
+    def numbers_of_reference(self, reference: Reference) -> tuple[Held, Numbers]:
         """Return the run held against a reference, and the numbers that this gives."""
         if id(reference) not in self._ratios:  # the reference is kept beside its numbers, so that its id stays its own
             held = hold_against(
@@ -322,7 +322,7 @@ def _accuracy_at_strength(run: RunNumbers, attack: str, strength: str) -> Number
 
 def _ratio(name: str, run: RunNumbers, reference: Reference, trained_on: Mapping[str, float]) -> Interval:
     """Return a number that a reference gives."""
-    held, rows = run.against(reference)
+    held, rows = run.numbers_of_reference(reference)
     kind, _, last = name.rpartition(" ")
     if name == "SC" or kind == "SC floor":
         return _stability(held, run, trained_on, float(last) if kind else 0.0)
