@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import warnings
 from collections.abc import Sequence
@@ -21,7 +20,13 @@ from matplotlib.textpath import text_to_path
 from robustatlas.common.attack_labels import attack_label
 from robustatlas.common.escaping import html_text, visible_text
 from robustatlas.common.files import parse_path, picture_kind, write_text
-from robustatlas.common.typed_strengths import format_size, format_strength, range_words
+from robustatlas.common.typed_strengths import (
+    falling_scale_start,
+    format_size,
+    format_strength,
+    range_words,
+    word_beyond,
+)
 from robustatlas.common.wording import MARK, MASKED, add_mark, elide_middle, pluralise
 from robustatlas.metrics.figures.paper import COLUMN, save_figure
 from robustatlas.metrics.references.reference import Reference
@@ -275,12 +280,16 @@ def _draw_row(axes: Axes, run: RunFacts, name: str, attack: AttackFacts | None, 
     axes.plot([x(median.low), x(median.high)], [middle, middle], _INK, lw=0.9, solid_capstyle="butt", clip_on=False)
     if median.value <= last:
         axes.plot([x(median.value)] * 2, [base, top], _INK, lw=1.6, solid_capstyle="butt", clip_on=False)
-    written = f"{_median_text(median, last)} of {format_strength(last, 3, attack=name)}"
-    _write(axes, WIDTH - _EDGE, text, written, WIDTH - _EDGE - _RIGHT - 4, align="right")
+    _write(axes, WIDTH - _EDGE, text, _median_of_last(median, last), WIDTH - _EDGE - _RIGHT - 4, align="right")
 
 
-def _median_text(median: Number, last: float) -> str:
-    return format_size(median.value if median.value <= last else math.inf, attack=median.attack)
+def _median_of_last(median: Number, last: float) -> str:
+    """Return the median size beside the last strength, or that it is beyond that one."""
+    attack, end = median.attack, format_strength(last, 3, attack=median.attack)
+    if median.value > last:
+        return f"{word_beyond(attack)} {end}"
+    size, falls = format_size(median.value, attack=attack), falling_scale_start(attack) is not None
+    return f"{size}, {range_words(attack)} {end}" if falls else f"{size} of {end}"
 
 
 def _write(
