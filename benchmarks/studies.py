@@ -18,7 +18,7 @@ from pathlib import Path
 from PIL import Image
 
 import robustatlas as ra
-from robustatlas.studies import Studied, StudyDisplay, shipped
+from robustatlas.studies import Studied, StudyDisplay, shipped_studies
 
 RESULTS = Path(__file__).parent / "results" / "studies"
 WIDTH = 480
@@ -70,7 +70,7 @@ def keep(done: Studied, folder: Path, seconds: Mapping[str, Mapping[str, float]]
 def main() -> None:
     """Carry out the studies, and keep what came out."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", default=list(shipped()))
+    parser.add_argument("names", nargs="*", default=list(shipped_studies()))
     parser.add_argument("--size", default="small")
     parser.add_argument("--out", type=Path, default=Path("studies"))
     given = parser.parse_args()

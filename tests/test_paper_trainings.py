@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from robustatlas.optimizers.pgd import PGD
-from robustatlas.studies import differences_of, read_study, shipped
-from robustatlas.studies.planning import request_of
-from robustatlas.studies.running import plan_of
+from robustatlas.studies import read_study, shipped_studies, study_differences
+from robustatlas.studies.planning import reference_plan, training_request
 from robustatlas.training.recipes import Recipe
 from robustatlas.training.settings import Settings
 
@@ -57,7 +56,7 @@ def trainings() -> Iterator[Any]:
 @pytest.mark.parametrize(("row", "model", "architecture"), list(trainings()))
 def test_a_training_has_the_numbers_of_its_paper(row: dict[str, Any], model: str, architecture: str) -> None:
     entry = read_study(row["study"], "paper").models[model]
-    recipe, settings, _ = request_of(entry).plan(0)
+    recipe, settings, _ = training_request(entry).plan(0)
     assert (entry.architecture, recipe.name) == (architecture, row["recipe"])
     check_settings(settings, row["common"])
     check_crafting(recipe, row.get("against", {}))
@@ -77,7 +76,7 @@ def strengths_of(row: dict[str, Any]) -> dict[str, list[float]]:
 
 @pytest.mark.parametrize("row", TABLE["reference"], ids=lambda row: f"{row['reference']}-{'-'.join(strengths_of(row))}")
 def test_a_reference_is_trained_as_in_its_paper(row: dict[str, Any]) -> None:
-    plan = plan_of(read_study(row["study"], "paper").references[row["reference"]])
+    plan = reference_plan(read_study(row["study"], "paper").references[row["reference"]])
     assert (plan.architecture, plan.seeds) == (row["architecture"], row.get("seeds", 1))
     for attack, printed in strengths_of(row).items():
         at = [strength for name, strength, seed in plan.trainings() if name == attack and seed == 0]
@@ -89,7 +88,7 @@ def test_a_reference_is_trained_as_in_its_paper(row: dict[str, Any]) -> None:
         check_settings(plan.course(attack).settings, row["common"])
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_studies())
 def test_every_training_of_a_paper_is_in_the_table(name: str) -> None:
     study = read_study(name, "paper")
     known = [model for row in TABLE["training"] if row["study"] == name for model in row["models"]]
@@ -99,7 +98,7 @@ def test_every_training_of_a_paper_is_in_the_table(name: str) -> None:
     assert all(row["source"] for row in (*TABLE["training"], *TABLE["reference"], *TABLE["common"].values()))
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_studies())
 @pytest.mark.parametrize("size", ["paper", "small", "tiny"])
 def test_every_training_reaches_its_strength(name: str, size: str) -> None:
-    assert not differences_of(read_study(name, size)).warnings
+    assert not study_differences(read_study(name, size)).warnings

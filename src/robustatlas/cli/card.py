@@ -11,7 +11,6 @@ from robustatlas.cli._options import parse_attack_strengths
 from robustatlas.cli.show import load_facts
 from robustatlas.common.escaping import visible_text
 from robustatlas.common.files import picture_kind
-from robustatlas.report import card as cards
 from robustatlas.report.facts import choose_reference
 from robustatlas.results.result import load_result
 
@@ -33,6 +32,8 @@ def card(
     robustatlas card runs/mynet-cifar10 -o card.svg
     ```
     """
+    from robustatlas.report import card as cards
+
     picture_kind(output)
     results = [load_result(run) for run in runs]
     chosen = choose_reference(reference, results)

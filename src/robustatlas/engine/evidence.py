@@ -51,21 +51,14 @@ def record_true(execution: Execution, run: AttackRun, over: Batch) -> None:
     """
     if run.backward == "smoothed":
         return
-    true, rows = execution.records.true_size, over.rows
-    from_smoothed = _begin_at_example(execution, run, rows) & (over.known < true[rows])
-    true[rows] = torch.minimum(true[rows], torch.where(from_smoothed, torch.inf, over.trace.smallest))
-
-
-def _begin_at_example(execution: Execution, run: AttackRun, rows: Tensor) -> Tensor:
-    """``[B]``: the runs of ``rows`` that end began at an example itself, not at random or moved away from it.
-
-    It is asked before the schedule says what comes next.
-    """
-    if run.start != "best" or run.kick:
-        return torch.zeros_like(rows, dtype=torch.bool)
-    if run.optimizer.minimum_size:
-        return torch.ones_like(rows, dtype=torch.bool)
-    return execution.schedule.warm[rows]
+    true, rows, smallest = execution.records.true_size, over.rows, over.trace.smallest
+    if run.start == "best" and not run.kick:  # others begin at random, or move away from the example
+        from_smoothed = over.known < true[rows]
+        if not run.optimizer.minimum_size:
+            # Asked before the schedule says what comes next.
+            from_smoothed &= execution.schedule.warm[rows]
+        smallest = torch.where(from_smoothed, torch.inf, smallest)
+    true[rows] = torch.minimum(true[rows], smallest)
 
 
 def record_in_full(execution: Execution, doubtful: Doubtful, count: int) -> None:
