@@ -48,7 +48,7 @@ WIDTH = 72 * COLUMN
 _SMALL, _TITLE, _LARGE = 7.5, 9.5, 12.0
 """Sizes of letters; on pages, which scale the card up, the small ones have 11 pixels."""
 
-_EDGE, _LINE, _ROW, _CURVE = 7.0, 10.5, 19.0, 14.0
+_EDGE, _LINE, _ROW, _CURVE = 7.0, 10.5, 16.5, 12.5
 _LEFT, _RIGHT = 72.0, 158.0
 """Ends of the curves."""
 
