@@ -11,13 +11,12 @@ from robustatlas.metrics.bootstrap import SampleStatistic
 from robustatlas.metrics.comparison import RankTest, rank_sum_test
 from robustatlas.metrics.references.reference import Reference
 from robustatlas.metrics.trainings import OverTrainings, combine_trainings
-from robustatlas.outcomes.accuracies import masked_shares
 from robustatlas.outcomes.comparable import check_distinct_trainings
 from robustatlas.report.numbers.against import Held, hold_against
 from robustatlas.report.numbers.definitions import CONFIDENCE, REPLICATES, worst_case_points
 from robustatlas.report.numbers.number import UAR, Number
 from robustatlas.report.numbers.of_run import attack_rows_against
-from robustatlas.report.numbers.of_several import numbers_on_shared
+from robustatlas.report.numbers.of_several import labels_of_upper_bounds, numbers_on_shared
 from robustatlas.report.numbers.shared import Shared, shared_of_runs, subject_of
 from robustatlas.report.numbers.statistics import attack_measures_against, statistics_of
 from robustatlas.results.result import Result, Results
@@ -116,8 +115,7 @@ def _read_training(shared: Shared, run: int, held: Held | None, worst_at: Mappin
         uars = {label: row for label, row in attack_rows_against(model.table, ranked).items() if row.what == UAR}
         measured = statistics_of(attack_measures_against(model.table, ranked))
         numbers, functions = numbers | uars, functions | {label: measured[label] for label in uars}
-    barred = {label for label, number in numbers.items() if masked_shares(model.table, number.at)}
-    return _Training(numbers, functions, frozenset(barred))
+    return _Training(numbers, functions, frozenset(labels_of_upper_bounds(numbers, model.table)))
 
 
 def _group_numbers(trainings: Sequence[_Training], labels: Sequence[str]) -> dict[str, OverTrainings]:

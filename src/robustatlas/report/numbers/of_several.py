@@ -15,7 +15,7 @@ from robustatlas.report.numbers import statistics
 from robustatlas.report.numbers.against import Held
 from robustatlas.report.numbers.definitions import worst_case_points
 from robustatlas.report.numbers.headline import HeadlineChoice, choose_headline, headline_label, mean_instead
-from robustatlas.report.numbers.number import Number
+from robustatlas.report.numbers.number import Number, Status
 from robustatlas.report.numbers.of_run import hypervolume_row, measured_rows, rows_against
 from robustatlas.report.numbers.pairs import Pair, pairs_of
 from robustatlas.report.numbers.shared import Shared
@@ -41,8 +41,8 @@ class ModelNumbers:
 
     @property
     def barred(self) -> set[str]:
-        """Labels of the numbers that may not compete, as they rest on a gradient that misleads."""
-        return {label for label, number in self.numbers.items() if masked_shares(self.table, number.at)}
+        """Labels of the numbers that may not compete, as they are upper bounds only."""
+        return labels_of_upper_bounds(self.numbers, self.table)
 
     def restrict(self, labels: Collection[str]) -> ModelNumbers:
         """Return the model with some of its numbers."""
@@ -51,6 +51,15 @@ class ModelNumbers:
         return replace(
             self, volumes=volumes, numbers=numbers, statistics={label: self.statistics[label] for label in numbers}
         )
+
+
+def labels_of_upper_bounds(numbers: Mapping[str, Number], table: OutcomeTable) -> set[str]:
+    """Return the labels of numbers that are upper bounds only: of a misleading gradient, or not searched for."""
+    return {
+        label
+        for label, number in numbers.items()
+        if number.status is Status.UPPER_BOUND or masked_shares(table, number.at)
+    }
 
 
 @dataclass(frozen=True)
