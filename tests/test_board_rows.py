@@ -14,7 +14,7 @@ from robustatlas.metrics.competitiveness import competitiveness_ratio
 from robustatlas.metrics.references import Reference
 from robustatlas.outcomes import AccuracyTable
 from robustatlas.report.facts.ranks import score_of
-from robustatlas.report.facts.rows import Row, join_trainings, run_row
+from robustatlas.report.facts.rows import About, Row, join_trainings, run_row
 from robustatlas.report.leaderboard import BESIDE_CANDIDATES, MOST_BESIDE, build_leaderboard
 from robustatlas.results.result import Result
 
@@ -68,6 +68,16 @@ def test_other_runs_keep_rows_of_their_own(names: tuple[str, str]) -> None:
     assert [row.name for row in join_trainings(rows(*(run(name, k) for k, name in enumerate(names))))] == [*names]
 
 
+def test_runs_described_differently_or_of_other_images_are_no_trainings_of_one_recipe() -> None:
+    first, second = rows(run("ours-seed0", 0), run("ours-seed1", 1))
+    larger = About(architecture="wide", notes="mine")
+    trained = About(trained_on={"linf": 0.01})
+    for other in (replace(second, about=larger), replace(second, about=trained), replace(second, samples=50)):
+        assert [row.name for row in join_trainings([first, other])] == ["ours-seed0", "ours-seed1"]
+    (joined,) = join_trainings([first, replace(second, about=About(title="Seed 1", notes="mine"))])
+    assert joined.name == "ours"
+
+
 def test_a_training_without_a_point_leaves_the_recipe_without_it() -> None:
     partly = replace(run("ours-seed1", 1), outcomes={"linf": run("", 1).outcome("linf")})
     (joined,) = join_trainings(rows(run("ours-seed0", 0), partly))
@@ -80,6 +90,8 @@ def test_masked_or_suspect_trainings_mark_the_recipe() -> None:
     first, second = rows(run("ours-seed0", 0), run("ours-seed1", 1))
     (joined,) = join_trainings([first, replace(second, invalid={"l2": 0.5}, is_suspect=True)])
     assert joined.invalid == {"l2": 0.5} and joined.label == "ours †"
+    (joined,) = join_trainings([replace(first, invalid={"l2": 0.7}), replace(second, invalid={"l2": 0.5, "linf": 0.1})])
+    assert joined.invalid == {"l2": 0.7, "linf": 0.1}
 
 
 def test_a_board_without_a_reference_has_the_worst_case_and_the_mean(tmp_path: Path) -> None:

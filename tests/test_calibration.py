@@ -122,7 +122,7 @@ def test_cells_of_networks_that_learned_nothing_are_marked() -> None:
     good = ReferenceModel("p", 1.0, 0, AccuracyTable(90, {"p": {1.0: 60, 2.0: 5}}))
     strengths = {"p": [1.0, 2.0]}
     for rule in ("acc", "ata"):
-        found = build_reference("r", "", [MODELS[0], good, lost], strengths, rule, classes=10)  # type: ignore[arg-type]
+        found = build_reference("r", "", [MODELS[0], good, lost], strengths, rule, classes=10)
         assert "p at 2" in found.marks[0] and "12" in found.marks[0]
         assert Reference.from_dict(found.to_dict()) == found
     best = ReferenceModel("p", 1.0, 0, AccuracyTable(90, {"p": {1.0: 60, 2.0: 30}}))

@@ -78,6 +78,18 @@ def test_proved_sizes_are_drawn_and_written() -> None:
     assert not any("proved" in text for text in texts(card(result(), REFERENCE)))
 
 
+def test_a_card_of_many_attacks_counts_those_that_it_has_no_room_for() -> None:
+    right, sizes = np.zeros(4, int), np.array([0.1, 0.5, 1.0, 2.0])
+    attacks = [f"mine-{place}" for place in range(15)]
+    run = Result.from_arrays(right, right, dict.fromkeys(attacks, sizes), {name: [1.0, 3.0] for name in attacks})
+    drawn = card(run, "none")
+    shown = texts(drawn)
+    assert [name in shown for name in attacks] == [True] * 12 + [False] * 3 and any(
+        "3 more attacks." in text for text in shown
+    )
+    assert all(f"{name}: median size" in str(drawn) for name in attacks), "its words have every attack"
+
+
 @pytest.mark.parametrize("count", [1, 3, 9])
 def test_no_text_is_cut_or_covers_another(count: int) -> None:
     sizes = {attack: np.linspace(0.0, 0.0123456, 50) for attack in ATTACKS[:count]}

@@ -151,7 +151,13 @@ def check_data(run: Path, table: Numbers, *options: object) -> None:
     found = [told[name] for name in ("clean accuracy", "average accuracy", "worst case", "headline", "attacks")]
     numbers = [one for one in plain_numbers(found) if one["low"] is not None]
     assert len(numbers) > 8 and {(one["value"], one["low"], one["high"]) for one in numbers} <= exact
-    for line in csv.DictReader(io.StringIO(entered("show", run, "--csv").out)):
+    for attack, one in told["attacks"].items():
+        (median,) = table.select(MEDIAN, attack)
+        assert one["median size"] == (median.value if np.isfinite(median.value) else None)
+        assert [found["value"] for found in one["accuracy"]] == [row.value for row in table.select(ROBUST, attack)]
+    lines = list(csv.DictReader(io.StringIO(entered("show", run, "--csv").out)))
+    assert len(lines) == 1 + len(table.select(ROBUST))
+    for line in lines:
         assert (float(line["accuracy"]), float(line["low"]), float(line["high"])) in exact
 
 
@@ -188,7 +194,15 @@ def test_of_several_runs(demo: dict[str, Path], tmp_path: Path) -> None:
     assert texts_of(rows) <= each, "what runs share is everything, so the numbers are those of each alone"
     shown = shown_in(entered("compare", *demo.values(), columns=300).line)
     assert len(shown) > 8 and shown <= known
-    for one in plain_numbers(json.loads(entered("compare", *demo.values(), "--json").out)):
+    told = json.loads(entered("compare", *demo.values(), "--json").out)
+    for model, ours in zip(told["models"], several.models, strict=True):
+        values = {label: number.value for label, number in ours.numbers.items()}
+        assert {label: one["value"] for label, one in model["numbers"].items()} == values
+    for pair, ours in zip(told["pairs"], several.pairs, strict=True):
+        gaps = {label: (gap.value, gap.low, gap.high, gap.p_value) for label, gap in ours.differences.items()}
+        found = {label: (one["value"], one["low"], one["high"], one["p"]) for label, one in pair["differences"].items()}
+        assert found == gaps
+    for one in plain_numbers(told):
         found = Interval(one["value"], one["low"], one["high"], 0.95)
         assert texts_of([found]) <= known
     page = shown_in(page_text(build_report(runs, tmp_path / "page.html")))

@@ -17,11 +17,11 @@ from robustatlas.attacks.table import settings
 from robustatlas.common.papers import papers
 from robustatlas.common.typed_strengths import format_strength, unit_as_typed
 from robustatlas.optimizers import OPTIMIZERS
-from robustatlas.report.citing import HOPPING, title_and_paper, what_runs
+from robustatlas.report.citing import HOPPING, methods_and_papers, title_and_paper
 
 
 def search_words(attack: Attack, search: Search | None = None) -> str:
-    return ", ".join(name for name, _ in what_runs(attack, search))
+    return ", ".join(name for name, _ in methods_and_papers(attack, search))
 
 
 def merge_equal(texts: dict[str, str]) -> list[tuple[str, str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -184,17 +185,16 @@ def parse_batch_size(given: str | None) -> int | Literal["auto"] | None:
     return int(given)
 
 
-def attack_names(given: str | None, model: Classifier) -> list[str]:
-    """Return the names that are given, with commas between them, or those of the attacks that suit the model."""
+def attack_names(given: Sequence[str] | None, model: Classifier) -> list[str]:
+    """Return the names that are given, several times or with commas, or those of the attacks that suit the model."""
     from robustatlas.attacks.suites import default_attacks
 
     return list(default_attacks(model)) if given is None else split_names(given)
 
 
-def requested_attacks(
-    names: list[str], protocol: definition.ProtocolName, features: str | None
-) -> list[str | definition.Attack]:
+def requested_attacks(names: list[str], protocol: str, features: str | None) -> list[str | definition.Attack]:
     """Return the attacks of some names. The import is late because it brings torch, for which help need not wait."""
     from robustatlas.attacks.suites import requested_attacks as attacks_or_files
 
-    return attacks_or_files(names, protocol, features)
+    # Typer gives a text; the request refuses one that is no protocol.
+    return attacks_or_files(names, cast("definition.ProtocolName", protocol), features)

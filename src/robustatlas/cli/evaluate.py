@@ -184,7 +184,7 @@ def evaluate(
     wanted, how = parse_strengths(strengths or []), cast("Precision", precision)
     asked = _models.zero_shot(model, classes, prompt)
     classifier = _models.loaded(model, weights, settings, mean, std, device, how, name, compiled, asked, draws, classes)
-    chosen = _asked.requested_attacks(_asked.attack_names(attacks, classifier), protocol, features)  # type: ignore[arg-type]
+    chosen = _asked.requested_attacks(_asked.attack_names(attacks, classifier), protocol, features)
     dataset = _models.load_data(classifier, data, resize, crop, channels)
     dataset, folder = samples_and_folder(classifier, dataset, samples, stratified, seed, run)
     request = Request(

@@ -107,7 +107,7 @@ def field(
 
     entries = read_field(models)
     request = Request(
-        attacks=None if attacks is None else _asked.requested_attacks(split_names(attacks), protocol, features),  # type: ignore[arg-type]
+        attacks=None if attacks is None else _asked.requested_attacks(split_names(attacks), protocol, features),
         search=search,  # type: ignore[arg-type]
         effort=effort,  # type: ignore[arg-type]
         protocol=protocol,  # type: ignore[arg-type]

@@ -49,6 +49,9 @@ _SMALL, _TITLE, _LARGE = 7.5, 9.5, 12.0
 """Sizes of letters; on pages, which scale the card up, the small ones have 11 pixels."""
 
 _EDGE, _LINE, _ROW, _CURVE = 7.0, 10.5, 16.5, 12.5
+_MOST_ROWS = 12
+"""Attacks that a card shows, so that it fits beside a text; it counts the others."""
+
 _LEFT, _RIGHT = 72.0, 158.0
 """Ends of the curves."""
 
@@ -200,15 +203,17 @@ def _rows(run: RunFacts) -> list[str]:
 
 
 def _marks_line(run: RunFacts) -> str:
-    """Return how to read the marks that not every card has."""
+    """Return how to read the marks that not every card has, and the number of attacks that have no row."""
+    hidden = len(_rows(run)) - _MOST_ROWS
     marked = f"{MARK}: {MASKED}." if masked_shares(run, [attack.attack for attack in run.attacks]) else ""
     proved = "Thick line: half is proved." if _proved_halves(run) else ""
-    return " ".join(filter(None, [proved, marked]))
+    others = f"{pluralise(hidden, 'more attack')}." if hidden > 0 else ""
+    return " ".join(filter(None, [proved, marked, others]))
 
 
 def _card_height(run: RunFacts) -> float:
     lines = [_note(run), _marks_line(run), _READING]
-    return 78.0 + _LINE * sum(map(bool, lines)) + _ROW * len(_rows(run))
+    return 78.0 + _LINE * sum(map(bool, lines)) + _ROW * len(_rows(run)[:_MOST_ROWS])
 
 
 def _draw_card(axes: Axes, run: RunFacts, top: float) -> None:
@@ -226,9 +231,9 @@ def _draw_card(axes: Axes, run: RunFacts, top: float) -> None:
     _write(axes, _LEFT, at + 3, "robust accuracy", _RIGHT - _LEFT, colour=_SOFT)
     _write(axes, WIDTH - _EDGE, at + 3, "median size of last", WIDTH - _EDGE - _RIGHT, colour=_SOFT, align="right")
     proved, known = _proved_halves(run), {attack.attack: attack for attack in run.attacks}
-    for place, name in enumerate(_rows(run)):
+    for place, name in enumerate(_rows(run)[:_MOST_ROWS]):
         _draw_row(axes, run, name, known.get(name), proved.get(name, 0.0), at + 8 + _ROW * place)
-    end = at + 18 + _ROW * len(_rows(run))
+    end = at + 18 + _ROW * len(_rows(run)[:_MOST_ROWS])
     _write(axes, _EDGE, end, _READING, whole, colour=_SOFT)
     _write(axes, _EDGE, end + _LINE, _marks_line(run), whole, colour=_SOFT)
     edge = top + 0.5, top + _card_height(run) - 0.5

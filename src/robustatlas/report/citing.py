@@ -40,11 +40,11 @@ _SOFTWARE = (
 )
 
 
-def what_runs(attack: Attack, search: Search | None = None) -> list[tuple[str, str]]:
-    """Name and paper of all that a search may run of an attack, in order.
+def methods_and_papers(attack: Attack, search: Search | None = None) -> list[tuple[str, str]]:
+    """Return the name and the paper of each method that a search of an attack may run, in order.
 
     >>> from robustatlas.attacks.catalogue import attack_named
-    >>> what_runs(attack_named("linf"), "bisection")
+    >>> methods_and_papers(attack_named("linf"), "bisection")
     [('APGD', 'Croce and Hein 2020'), ('FAB', 'Croce and Hein 2020b')]
     """
     found = [title_and_paper(kind) for kind in kinds(attack, search)]

@@ -272,6 +272,8 @@ _SEED = re.compile(r"(?P<recipe>.+?)[-_ ]seed[-_ ]?\d+")
 def join_trainings(rows: Sequence[Row]) -> list[Row]:
     """Return one row for each recipe: runs whose names differ in the seed alone are trainings of one recipe.
 
+    Runs that are described differently, or that rest on other numbers of images, are not joined.
+
     Args:
         rows: of single trainings.
 
@@ -281,14 +283,26 @@ def join_trainings(rows: Sequence[Row]) -> list[Row]:
     recipes: dict[str, list[Row]] = {}
     for row in rows:
         recipes.setdefault(_recipe_name(row), []).append(row)
+    joined = {name: trainings for name, trainings in recipes.items() if name and _are_trainings(trainings)}
     found: list[Row] = []
     for row in rows:
-        trainings = recipes[_recipe_name(row)]
-        if not _recipe_name(row) or len({training.name for training in trainings}) < max(2, len(trainings)):
+        name = _recipe_name(row)
+        if name not in joined:
             found.append(row)
-        elif row is trainings[0]:
-            found.append(_row_of_trainings(_recipe_name(row), trainings))
+        elif row is joined[name][0]:
+            found.append(_row_of_trainings(name, joined[name]))
     return found
+
+
+def _are_trainings(rows: Sequence[Row]) -> bool:
+    """Return True if the rows can be trainings of one recipe: several, with equal facts and numbers of images."""
+    names, first = {row.name for row in rows}, _recipe_facts(rows[0])
+    return len(names) == len(rows) > 1 and all(_recipe_facts(row) == first for row in rows)
+
+
+def _recipe_facts(row: Row) -> tuple[int | None, dict[str, Any]]:
+    """Return what trainings of one recipe share beside their name."""
+    return row.samples, row.about.model_dump(exclude={"title", "notes"}, exclude_unset=True)
 
 
 def _recipe_name(row: Row) -> str:
@@ -309,20 +323,22 @@ def _row_of_trainings(name: str, rows: Sequence[Row]) -> Row:
         for attack, grid in first.accuracies.distance_entries.items()
     }
     clean = float(np.mean([row.accuracies.clean for row in rows]))
-    samples = [row.samples for row in rows if row.samples]
     return Row(
         name=name,
         is_suspect=any(row.is_suspect for row in rows),
         accuracies=AccuracyTable.from_distances(clean, {attack: grid for attack, grid in entries.items() if grid}),
         about=first.about,
-        samples=min(samples, default=None),
+        samples=first.samples,
         numbers=Numbers(tuple(_means_over_trainings(name, rows))),
         own_names=first.own_names,
         notes=tuple(note for note in first.notes if all(note in row.notes for row in rows)),
         own_run=True,
         own_threat=tuple(dict.fromkeys(attack for row in rows for attack in row.own_threat)),
         doubts=tuple(dict.fromkeys(doubt for row in rows for doubt in row.doubts)),
-        invalid={attack: share for row in rows for attack, share in row.invalid.items()},
+        invalid={
+            attack: max(row.invalid.get(attack, 0.0) for row in rows)
+            for attack in dict.fromkeys(attack for row in rows for attack in row.invalid)
+        },
         unranked=next((row.unranked for row in rows if row.unranked), ""),
         trainings=tuple(rows),
     )

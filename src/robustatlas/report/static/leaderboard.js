@@ -181,7 +181,7 @@
     const ratio = row.cr === null ? "" : `${name} ${Page.fixed(row.cr, 1)}%${row.span ? ` (${Columns.between(row.span)})` : ""}${union} on ${Page.counted(row.defense.samples ?? 0, "image")}${row.trainings.length > 0 ? `, over ${Page.counted(row.trainings.length, "training")}` : ""}. `;
     const first = row.defense.headline ? `${row.defense.headline}. Rank: ` : "";
     target.replaceChildren(link, " ", first, make("b", { class: "place" }, place), alone, ratio, breaking(row, entries), " ", weakest(row, entries),
-      others.length > 0 ? ` And ${Page.counted(others.length, "more run")} of yours.` : "");
+      others.length > 0 ? ` And ${Page.counted(others.length, "more row")} of yours.` : "");
   }
 
   /**
